@@ -98,11 +98,11 @@ check_actions() {
     echo "${!f//./}" >"$W/frame"; ofctl del-flows br0; ofctl add-flow br0 "udp,in_port=vf0,actions=$what" || fail "$what"
     rm -f "$W/ready" "$W/ready-up"; (ns n1 ./frames.py receive eth0 2.5 "$W/ready" | grep -E '(41414141|42424242)' >"$W/got") & local g=$!; (ns n-up ./frames.py receive eth0 2.5 "$W/ready-up" | grep -E '(41414141|42424242)' >"$W/got-up") & local h=$!
     until_true '[[ -e $W/ready && -e $W/ready-up ]]' 200; ns n0 ./frames.py send eth0 "$W/frame" 20 0.05; sleep 0.2
-    local hw; hw=$(appctl dpctl/dump-flows -m type=offloaded | grep 'in_port(vf0)' | grep -c 'offloaded:yes'); wait $g $h
+    local hw; hw=$(appctl dpctl/dump-flows -m type=offloaded | grep 'in_port(vf0)' | grep 'eth_type(0x0800)' | grep -c 'offloaded:yes'); wait $g $h
     local kinds; kinds=$(wc -l <"$W/got"); local n; n=$(awk '{s += $1} END {print s + 0}' "$W/got" "$W/got-up")
     if [[ $kinds -gt 1 || $(wc -l <"$W/got-up") -gt 1 ]]; then echo "  $frame $what: software and card differ:"; cat "$W/got" "$W/got-up"; bad=1
     elif [[ $what != drop && $n == 0 ]]; then echo "  $frame $what: nothing came"; bad=1
-    elif [[ $hw == 0 ]]; then echo "  $frame $what: not offloaded"; [[ ${STRICT:-} ]] && bad=1; fi
+    elif [[ $hw == 0 ]]; then echo "  $frame $what: not offloaded"; bad=1; fi
   done <<'A'
 plain output:vf1
 plain mod_dl_src:02:11:22:33:44:55,mod_dl_dst:02:00:00:00:00:02,output:vf1

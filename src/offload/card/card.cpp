@@ -37,7 +37,10 @@ std::string port_name(const std::string& prefix, std::uint16_t port) {
 }  // namespace
 
 struct Card::Burst {
-  std::array<std::array<std::byte, Tap::kFrameMax>, Switch::kBatch> frames;
+  std::array<std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax>, Switch::kBatch> rooms;
+  MutableByteSpan room(std::size_t i) {
+    return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);
+  }
   std::array<FrameNote, Switch::kBatch> notes;
   std::array<Arrival, Switch::kBatch> arrivals;
   std::array<Verdict, Switch::kBatch> verdicts;
@@ -237,12 +240,12 @@ std::size_t Card::serve_port(std::uint16_t p) {
   std::size_t count = 0;
   for (; count < Switch::kBatch; ++count) {
     FrameNote& note = burst_->notes[count];
-    const std::size_t size = port.tap.read(burst_->frames[count], note);
+    const std::size_t size = port.tap.read(burst_->room(count), note);
     if (size == 0) {
       port.is_ready = false;
       break;
     }
-    const ByteSpan frame(burst_->frames[count].data(), size);
+    const ByteSpan frame = burst_->room(count).first(size);
     Arrival& arrival = burst_->arrivals[count];
     arrival = {.frame = frame, .port = p, .packets = 1, .bytes = size};
     if (note.kind != LargeKind::kNone) {
@@ -266,16 +269,24 @@ std::size_t Card::serve_port(std::uint16_t p) {
       port.counters.offloaded_packets += arrival.packets;
       port.counters.offloaded_bytes += arrival.bytes;
     }
-    handle(p, verdict, arrival.frame, burst_->notes[i]);
+    handle(p, verdict, burst_->room(i).first(arrival.frame.size()), burst_->notes[i]);
   }
   return count;
 }
 
-void Card::handle(std::uint16_t port, const Verdict& verdict, ByteSpan frame,
+void Card::handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
                   const FrameNote& note) {
   if (verdict.rule == kNoRule) return to_driver(port, verdict, frame, note);
+  std::optional<EditedFrame> edited;
   for (const Action& action : verdict.actions) {
-    if (action.kind == ActionKind::kOutput) output(action.port, frame, note);
+    if (action.kind == ActionKind::kOutput) {
+      output(action.port, edited ? edited->frame() : frame, edited ? edited->note() : note);
+    } else if (is_edit(action.kind)) {
+      if (!edited) edited.emplace(frame, note);
+      if (edited->apply(action)) continue;
+      ++unedited_drops_;
+      return;
+    }
   }
 }
 

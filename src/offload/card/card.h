@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "offload/card/attached_driver.h"
 #include "offload/card/tap.h"
+#include "offload/switch/edited_frame.h"
 #include "offload/switch/switch.h"
 #include "service/clients.h"
 #include "service/loop.h"
@@ -64,7 +65,8 @@ class Card final : private service::Source {
 
   int execute(const vnic_command& command);
   std::size_t serve_port(std::uint16_t port);
-  void handle(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
+  void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
+              const FrameNote& note);
   void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 
@@ -79,6 +81,7 @@ class Card final : private service::Source {
   std::unique_ptr<Burst> burst_;
   bool sleeps_ = false;
   TimeNs idle_since_ = kNever;
+  std::uint64_t unedited_drops_ = 0;   // They lacked a header that their rule changes.
   std::uint64_t undecided_drops_ = 0;  // Misses for which there was no driver.
 };
 

@@ -1,10 +1,13 @@
 #include "offload/card/rule_check.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
 
 #include <fmt/format.h>
+
+#include "base/types.h"
 
 namespace verbatim::offload {
 namespace {
@@ -24,24 +27,25 @@ Key key_of(const vnic_match& match) {
   return key;
 }
 
+// The kinds are numbered alike.
+static_assert(VNIC_ACTION_OUTPUT == raw(ActionKind::kOutput) + 1);
+static_assert(VNIC_ACTION_JUMP == raw(ActionKind::kJump) + 1);
+static_assert(VNIC_ACTION_SET_DESTINATION_IPV6 == raw(ActionKind::kSetDestinationIpv6) + 1);
+static_assert(VNIC_ACTION_SET_VLAN_PRIORITY == raw(kLastAction) + 1);
+
 Result<Action> action_of(const vnic_action& action, const vnic_rule& rule, std::uint16_t ports) {
-  switch (action.kind) {
-    case VNIC_ACTION_OUTPUT:
-      if (action.port >= ports) {
-        return refuse(EINVAL, fmt::format("rule {}: port {} of {}", std::uint32_t{rule.id},
-                                          std::uint16_t{action.port}, ports));
-      }
-      return Action{ActionKind::kOutput, action.port, 0};
-    case VNIC_ACTION_DROP:
-      return Action{ActionKind::kDrop, 0, 0};
-    case VNIC_ACTION_MARK:
-      return Action{ActionKind::kMark, 0, action.value};
-    case VNIC_ACTION_JUMP:
-      return Action{ActionKind::kJump, 0, action.value};
-    default:
-      return refuse(EOPNOTSUPP, fmt::format("rule {}: action {} is not known",
-                                            std::uint32_t{rule.id}, std::uint16_t{action.kind}));
+  if (action.kind == 0 || action.kind > VNIC_ACTION_SET_VLAN_PRIORITY) {
+    return refuse(EOPNOTSUPP, fmt::format("rule {}: action {} is not known", std::uint32_t{rule.id},
+                                          std::uint16_t{action.kind}));
   }
+  if (action.kind == VNIC_ACTION_OUTPUT && action.port >= ports) {
+    return refuse(EINVAL, fmt::format("rule {}: port {} of {}", std::uint32_t{rule.id},
+                                      std::uint16_t{action.port}, ports));
+  }
+  Action checked{
+      .kind = static_cast<ActionKind>(action.kind - 1), .port = action.port, .value = action.value};
+  std::ranges::copy(action.bytes, checked.bytes.begin());
+  return checked;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ vnic_rule output_rule() {
   rule.id = 7;
   rule.port = 1;
   rule.action_count = 1;
-  rule.actions[0] = {.kind = VNIC_ACTION_OUTPUT, .port = 2, .value = 0};
+  rule.actions[0] = {.kind = VNIC_ACTION_OUTPUT, .port = 2, .value = 0, .bytes = {}};
   rule.key.source_ip[0] = 10;
   rule.mask.source_ip[0] = 255;
   return rule;
@@ -24,7 +24,7 @@ TEST(RuleCheck, TakesWhatADriverWrites) {
   EXPECT_EQ(rule->key.source_ip[0], 10);
   EXPECT_EQ(rule->mask.source_ip[0], 255);
   ASSERT_EQ(rule->actions.size(), 1u);
-  EXPECT_EQ(rule->actions[0], (Action{ActionKind::kOutput, 2, 0}));
+  EXPECT_EQ(rule->actions[0], (Action{ActionKind::kOutput, 2, 0, {}}));
 }
 
 TEST(RuleCheck, RefusesWhatTheCardDoesNotHave) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 
+#include "base/types.h"
 #include "offload/switch/switch.h"
 
 namespace verbatim::offload {
@@ -87,16 +88,50 @@ std::string layer_four(const Key& key, const Key& mask) {
          field("flags", key.tcp_flags, mask.tcp_flags, number);
 }
 
+/// The words of testpmd for an action, and how its argument is written.
+struct ActionWords {
+  const char* name;
+  enum { kNothing, kPort, kValue, kHexadecimal, kMac, kIpv4, kIpv6 } argument;
+};
+constexpr ActionWords kWords[] = {
+    {"port_id id", ActionWords::kPort},
+    {"drop", ActionWords::kNothing},
+    {"mark id", ActionWords::kValue},
+    {"jump group", ActionWords::kValue},
+    {"set_mac_dst mac_addr", ActionWords::kMac},
+    {"set_mac_src mac_addr", ActionWords::kMac},
+    {"set_ipv4_src ipv4_addr", ActionWords::kIpv4},
+    {"set_ipv4_dst ipv4_addr", ActionWords::kIpv4},
+    {"set_ipv6_src ipv6_addr", ActionWords::kIpv6},
+    {"set_ipv6_dst ipv6_addr", ActionWords::kIpv6},
+    {"set_ttl ttl_value", ActionWords::kValue},
+    {"set_tp_src port", ActionWords::kValue},
+    {"set_tp_dst port", ActionWords::kValue},
+    {"of_push_vlan ethertype", ActionWords::kHexadecimal},
+    {"of_pop_vlan", ActionWords::kNothing},
+    {"of_set_vlan_vid vlan_vid", ActionWords::kValue},
+    {"of_set_vlan_pcp vlan_pcp", ActionWords::kValue},
+};
+static_assert(std::size(kWords) == raw(kLastAction) + 1);
+
 std::string text_of(const Action& action) {
-  switch (action.kind) {
-    case ActionKind::kOutput:
-      return fmt::format("port_id id {}", action.port);
-    case ActionKind::kDrop:
-      return "drop";
-    case ActionKind::kMark:
-      return fmt::format("mark id {}", action.value);
-    case ActionKind::kJump:
-      return fmt::format("jump group {}", action.value);
+  const ActionWords& words = kWords[raw(action.kind)];
+  const Bytes bytes(action.bytes);
+  switch (words.argument) {
+    case ActionWords::kNothing:
+      return words.name;
+    case ActionWords::kPort:
+      return fmt::format("{} {}", words.name, action.port);
+    case ActionWords::kValue:
+      return fmt::format("{} {}", words.name, action.value);
+    case ActionWords::kHexadecimal:
+      return fmt::format("{} {:#x}", words.name, action.value);
+    case ActionWords::kMac:
+      return fmt::format("{} {}", words.name, mac(bytes.first(6)));
+    case ActionWords::kIpv4:
+      return fmt::format("{} {}", words.name, address(bytes.first(4)));
+    case ActionWords::kIpv6:
+      return fmt::format("{} {}", words.name, address(bytes));
   }
   return "?";
 }

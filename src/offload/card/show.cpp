@@ -69,7 +69,8 @@ nlohmann::json Card::stats() const {
       port[row.name] = std::uint64_t{ports_[p].counters.*row.value};
     ports.push_back(port);
   }
-  return {{"ports", ports}, {"undecided_drops", undecided_drops_}};
+  return {
+      {"ports", ports}, {"undecided_drops", undecided_drops_}, {"unedited_drops", unedited_drops_}};
 }
 
 }  // namespace verbatim::offload

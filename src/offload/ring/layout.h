@@ -68,14 +68,28 @@ enum vnic_fragment {
 enum vnic_action_kind {
   VNIC_ACTION_OUTPUT = 1, /* port: copies the frame as it is at that point. */
   VNIC_ACTION_DROP = 2,
-  VNIC_ACTION_MARK = 3, /* value: what the driver finds beside the frame. */
-  VNIC_ACTION_JUMP = 4, /* value: the group in which the search goes on. */
+  VNIC_ACTION_MARK = 3,                /* value: what the driver finds beside the frame. */
+  VNIC_ACTION_JUMP = 4,                /* value: the group in which the search goes on. */
+  VNIC_ACTION_SET_DESTINATION_MAC = 5, /* bytes */
+  VNIC_ACTION_SET_SOURCE_MAC = 6,
+  VNIC_ACTION_SET_SOURCE_IPV4 = 7,
+  VNIC_ACTION_SET_DESTINATION_IPV4 = 8,
+  VNIC_ACTION_SET_SOURCE_IPV6 = 9,
+  VNIC_ACTION_SET_DESTINATION_IPV6 = 10,
+  VNIC_ACTION_SET_HOP_LIMIT = 11, /* value, as of the following ones; IPv4: time to live. */
+  VNIC_ACTION_SET_SOURCE_PORT = 12,
+  VNIC_ACTION_SET_DESTINATION_PORT = 13,
+  VNIC_ACTION_PUSH_VLAN = 14, /* The type that announces the tag. */
+  VNIC_ACTION_POP_VLAN = 15,
+  VNIC_ACTION_SET_VLAN_ID = 16,
+  VNIC_ACTION_SET_VLAN_PRIORITY = 17,
 };
 
 struct vnic_action {
   __u16 kind;
   __u16 port;
   __u32 value;
+  __u8 bytes[16]; /* Of an address, in network byte order. */
 };
 
 enum vnic_domain {

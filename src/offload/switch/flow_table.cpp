@@ -58,7 +58,7 @@ Result<void> FlowTable::insert(const Rule& rule) {
   stored.key.group = rule.group;
   stored.tuple = tuple;
   stored.priority = rule.priority;
-  stored.actions = rule.actions;
+  stored.actions.assign(rule.actions.begin(), rule.actions.end());
   tuple->add(rule.id, stored);
   sort_tuples();
   // What the cache has found stays right unless the new rule may win over it.

@@ -69,7 +69,7 @@ Rule some_rule(sim::Random& random, std::uint32_t id, std::uint32_t priorities) 
   Rule rule{.key = some_key(random), .mask = some_mask(random), .id = id};
   rule.priority = static_cast<std::uint32_t>(random.below(priorities));
   rule.group = static_cast<std::uint16_t>(random.below(2));
-  rule.actions.push({ActionKind::kOutput, 1, 0});
+  rule.actions.push({.kind = ActionKind::kOutput, .port = 1});
   return rule;
 }
 
@@ -119,7 +119,7 @@ TEST(FlowTable, BitsBesideTheMaskAreIgnored) {
   Rule rule{.id = 4};
   rule.key.source_ip = {10, 9, 0, 77};
   rule.mask.source_ip = {255, 255, 0, 0};
-  rule.actions.push({ActionKind::kDrop});
+  rule.actions.push({.kind = ActionKind::kDrop});
   ASSERT_TRUE(table.insert(rule));
   Key key;
   key.source_ip = {10, 9, 3, 4};
@@ -131,7 +131,7 @@ TEST(FlowTable, BitsBesideTheMaskAreIgnored) {
 TEST(FlowTable, CacheForgetsAnErasedRule) {
   FlowTable table({}, 1);
   Rule rule{.id = 4};
-  rule.actions.push({ActionKind::kDrop});
+  rule.actions.push({.kind = ActionKind::kDrop});
   ASSERT_TRUE(table.insert(rule));
   EXPECT_EQ(table.find(Key{}), 4u);
   ASSERT_TRUE(table.erase(4));
@@ -143,7 +143,7 @@ TEST(FlowTable, CacheForgetsAnErasedRule) {
 TEST(FlowTable, RefusesBeyondItsLimits) {
   FlowTable table({.rules = 4, .masks = 2}, 1);
   Rule rule{.id = 4};
-  rule.actions.push({ActionKind::kDrop});
+  rule.actions.push({.kind = ActionKind::kDrop});
   EXPECT_EQ(table.insert(rule).error().code, ENOSPC);
   for (rule.id = 0; rule.id < 2; ++rule.id) {
     rule.mask.protocol = static_cast<std::uint8_t>(rule.id + 1);

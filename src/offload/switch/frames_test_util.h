@@ -15,6 +15,7 @@ struct FrameShape {
   std::uint8_t protocol = 17;
   std::uint8_t last_of_source = 1;  // Of both the MAC's and the address's bytes.
   std::uint8_t last_of_destination = 2;
+  std::uint8_t hop_limit = 64;
   std::uint16_t source_port = 1000;
   std::uint16_t destination_port = 2000;
   std::uint16_t fragment = 0;  // IPv4: flags and offset.
@@ -39,14 +40,15 @@ inline std::vector<std::byte> make_frame(const FrameShape& shape) {
   const std::size_t rest = header + shape.payload + (shape.extension != 0 ? 8 : 0);
   if (shape.is_ipv6) {
     const unsigned next = shape.extension != 0 ? shape.extension : shape.protocol;
-    append(frame, {0x86, 0xdd, 0x60, 0, 0, 0, unsigned(rest >> 8), unsigned(rest & 255), next, 64});
+    append(frame, {0x86, 0xdd, 0x60, 0, 0, 0, unsigned(rest >> 8), unsigned(rest & 255), next,
+                   shape.hop_limit});
     append(frame, {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, shape.last_of_source});
     append(frame, {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, shape.last_of_destination});
     if (shape.extension != 0) append(frame, {shape.protocol, 0, 1, 4, 0, 0, 0, 0});
   } else {
     const unsigned size = unsigned(rest) + 20;
     append(frame, {8, 0, 0x45, 0, size >> 8, size & 255, 0x12, 0xfe});
-    append(frame, {unsigned{shape.fragment} >> 8, unsigned{shape.fragment} & 255, 64});
+    append(frame, {unsigned{shape.fragment} >> 8, unsigned{shape.fragment} & 255, shape.hop_limit});
     append(frame, {shape.protocol, 0, 0, 10, 9, 0, shape.last_of_source, 10, 9, 0});
     append(frame, {shape.last_of_destination});
     std::byte* const ip = frame.data() + frame.size() - 20;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,16 +14,33 @@ enum class ActionKind : std::uint8_t {
   kDrop,
   kMark,  // The frame goes to software, which finds `value` beside it.
   kJump,  // The search goes on in group `value`.
+  // Changes of the frame (edited_frame.h).
+  kSetDestinationMac,
+  kSetSourceMac,
+  kSetSourceIpv4,
+  kSetDestinationIpv4,
+  kSetSourceIpv6,
+  kSetDestinationIpv6,
+  kSetHopLimit,  // IPv4: time to live.
+  kSetSourcePort,
+  kSetDestinationPort,
+  kPushVlan,  // A tag of zeros; `value` is the type that announces it.
+  kPopVlan,
+  kSetVlanId,
+  kSetVlanPriority,
 };
+inline constexpr ActionKind kLastAction = ActionKind::kSetVlanPriority;
+constexpr bool is_edit(ActionKind kind) { return kind >= ActionKind::kSetDestinationMac; }
 
 struct Action {
   ActionKind kind = ActionKind::kDrop;
   std::uint16_t port = 0;
   std::uint32_t value = 0;
+  std::array<std::uint8_t, 16> bytes{};  // Of an address.
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-inline constexpr std::size_t kActionsMax = 8;
+inline constexpr std::size_t kActionsMax = 16;
 using Actions = InplaceVector<Action, kActionsMax>;
 
 /// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.

@@ -7,7 +7,7 @@
 namespace verbatim::offload {
 namespace {
 
-bool is_fate(ActionKind kind) { return kind != ActionKind::kMark && kind != ActionKind::kOutput; }
+bool is_fate(ActionKind kind) { return kind == ActionKind::kDrop || kind == ActionKind::kJump; }
 
 /// A drop or a jump is the last action and no output stands beside it; an ingress rule's frames go
 /// to software alone.
@@ -17,8 +17,10 @@ Result<void> check_actions(const Rule& rule) {
   };
   if (rule.actions.empty()) return why("no action");
   bool outputs = false;
+  bool edits = false;
   for (const Action& action : rule.actions) {
     outputs |= action.kind == ActionKind::kOutput;
+    edits |= is_edit(action.kind);
     if (is_fate(action.kind) && &action != &rule.actions.back()) {
       return why("an action after a drop or a jump");
     }
@@ -27,8 +29,8 @@ Result<void> check_actions(const Rule& rule) {
     }
   }
   const ActionKind last = rule.actions.back().kind;
-  if (outputs && is_fate(last)) return why("an output before a drop or a jump");
-  if (rule.domain == Domain::kIngress && (outputs || last == ActionKind::kDrop)) {
+  if ((outputs || edits) && is_fate(last)) return why("an action before a drop or a jump");
+  if (rule.domain == Domain::kIngress && (outputs || edits || last == ActionKind::kDrop)) {
     return why("an ingress rule only marks");
   }
   return {};

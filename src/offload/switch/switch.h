@@ -73,14 +73,14 @@ class Switch {
         key.group = kIngressGroup;  // No rule decides: is it marked at least?
       } else {
         count(found);
-        const Actions& actions = table_.rule(found).actions;
+        const std::vector<Action>& actions = table_.rule(found).actions;
         for (const Action& action : actions) {
           if (action.kind == ActionKind::kMark) verdict.mark = action.value;
         }
         if (actions.back().kind != ActionKind::kJump) {
           if (key.group >= kIngressGroup) return;
           verdict.rule = found;
-          verdict.actions = {actions.begin(), actions.end()};
+          verdict.actions = actions;
           return;
         }
         const auto group = static_cast<std::uint16_t>(actions.back().value);

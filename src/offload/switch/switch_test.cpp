@@ -28,8 +28,8 @@ struct Bench {
   }
 };
 
-constexpr Action output(std::uint16_t port) { return {ActionKind::kOutput, port, 0}; }
-constexpr Action jump(std::uint32_t group) { return {ActionKind::kJump, 0, group}; }
+Action output(std::uint16_t port) { return {.kind = ActionKind::kOutput, .port = port}; }
+Action jump(std::uint32_t group) { return {.kind = ActionKind::kJump, .value = group}; }
 
 TEST(Switch, OutputsInTheirOrder) {
   Bench bench;
@@ -45,7 +45,7 @@ TEST(Switch, OutputsInTheirOrder) {
 TEST(Switch, MissIsMarkedByTheIngressDomain) {
   Bench bench;
   EXPECT_EQ(bench.frame(make_frame({})).mark, 0u);
-  ASSERT_TRUE(bench.rule(1, 0, {{ActionKind::kMark, 0, 77}}, Domain::kIngress));
+  ASSERT_TRUE(bench.rule(1, 0, {{.kind = ActionKind::kMark, .value = 77}}, Domain::kIngress));
   const auto verdict = bench.frame(make_frame({}));
   EXPECT_EQ(verdict.rule, kNoRule);
   EXPECT_EQ(verdict.mark, 77u);
@@ -80,9 +80,11 @@ TEST(Switch, MalformedFrameIsAMiss) {
 
 TEST(Switch, RefusesActionsThatMakeNoSense) {
   Bench bench;
-  const Action drop{ActionKind::kDrop};
-  for (const Actions& actions : {Actions{}, Actions{drop, output(1)}, Actions{output(1), drop},
-                                 Actions{output(1), jump(1)}, Actions{jump(Switch::kGroupsMax)}}) {
+  const Action drop{.kind = ActionKind::kDrop};
+  const Action edit{.kind = ActionKind::kPopVlan};
+  for (const Actions& actions :
+       {Actions{}, Actions{drop, output(1)}, Actions{output(1), drop}, Actions{output(1), jump(1)},
+        Actions{edit, drop}, Actions{jump(Switch::kGroupsMax)}}) {
     EXPECT_EQ(bench.rule(1, 0, actions).error().code, EINVAL);
   }
   EXPECT_EQ(bench.rule(1, 0, {output(1)}, Domain::kIngress).error().code, EINVAL);

@@ -17,8 +17,8 @@ struct StoredRule {
   Key key;                 // Masked.
   Tuple* tuple = nullptr;  // Null: there is no rule of this id.
   std::uint32_t priority = 0;
-  std::uint32_t version = 1;  // Grows when a rule of this id is erased.
-  Actions actions;
+  std::uint32_t version = 1;    // Grows when a rule of this id is erased.
+  std::vector<Action> actions;  // Most rules have one or two.
 };
 
 __extension__ using Wide = unsigned __int128;
