@@ -12,7 +12,7 @@ if [[ -z ${JUDGE_INSIDE:-} ]]; then
 fi
 mount -t tmpfs none /run && mkdir /run/netns && mount -t sysfs none /sys && ip link set lo up || skip "no mounts"
 here=$(cd "$(dirname "$0")" && pwd); export BUILD=$(cd "$1" && pwd); shift; cd "$here"
-all="load full stopped counts dumps ageing backlog partial actions change reconfigure ports threads"
+all="load devargs full stopped counts dumps ageing backlog partial actions change reconfigure ports threads"
 [[ $# -gt 0 ]] || set -- $all
 fail() { echo "FAIL: $*"; exit 1; }
 up() {  # up [KEY=VALUE...]
@@ -32,6 +32,21 @@ check_load() {
     vsctl get Interface $p status | grep -q 'driver_name=net_verbatim' || fail "$p: status"
   done
   grep -E 'ERR|EMER' "$R/ovs-vswitchd.log" && fail 'errors in the log'; true
+}
+check_devargs() {  # names of functions as mlx5 has them; MAC and link of a function from its representor
+  lab_card_ports() {
+    local c=net_verbatim0,socket=$R/card.sock
+    vsctl add-port br0 vf0 -- set Interface vf0 type=dpdk "options:dpdk-devargs=\"$c,representor=[0]\""
+    vsctl add-port br0 vf1 -- set Interface vf1 type=dpdk "options:dpdk-devargs=\"$c,representor=c1pf0vf1\""
+    vsctl add-port br0 up0 -- set Interface up0 type=dpdk "options:dpdk-devargs=\"$c\""
+  }
+  up; warm
+  vsctl del-port br0 vf1; vsctl add-port br0 vf1 -- set Interface vf1 type=dpdk "options:dpdk-devargs=\"net_verbatim0,representor=pf0vf1\""
+  until_true '[[ $(lost n0 10.9.0.2 3 0.1) == 0 ]]' 20 || fail 'pf0vf1 is not vf1'
+  vsctl set Interface vf1 options:dpdk-vf-mac=02:00:00:00:00:77
+  until_true '[[ $(ns n1 cat /sys/class/net/eth0/address) == 02:00:00:00:00:77 ]]' || ns n1 ip -br link show eth0 | grep -q 02:00:00:00:00:77 || fail "dpdk-vf-mac: $(ns n1 ip -br link)"
+  ofctl mod-port br0 vf1 down; until_true 'ns n1 ip -br link show eth0 | grep -q NO-CARRIER' || fail 'the link stays up'
+  ofctl mod-port br0 vf1 up; until_true '! ns n1 ip -br link show eth0 | grep -q NO-CARRIER' || fail 'the link stays down'
 }
 check_full() {
   up; warm; until_true '[[ $(offloaded) -ge 2 ]]' || fail 'flows were not offloaded'

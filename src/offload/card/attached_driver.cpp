@@ -80,6 +80,10 @@ bool AttachedDriver::has_work() const {
   return false;
 }
 
+void AttachedDriver::say_link(std::uint16_t port, bool is_up) {
+  release(region_->ports[port].link_is_up, is_up ? 1u : 0u);
+}
+
 void AttachedDriver::publish(std::uint16_t port, const vnic_port_counters& counters) {
   region_->ports[port].counters = counters;
 }

@@ -55,6 +55,7 @@ class AttachedDriver {
   /// Descriptors and cursors that were wrong.
   std::uint64_t faults() const { return faults_; }
   std::uint64_t commands_refused() const { return commands_refused_; }
+  void say_link(std::uint16_t port, bool is_up);
   void publish(std::uint16_t port, const vnic_port_counters& counters);
 
  private:

@@ -230,9 +230,21 @@ int Card::execute(const vnic_command& command) {
       if (!has_port()) return -EINVAL;
       driver_->stop(rule.port);
       return 0;
+    case VNIC_SET_MAC:
+      if (!has_port()) return -EINVAL;
+      return -ports_[rule.port].tap.set_mac(std::span(rule.actions[0].bytes).first<6>());
+    case VNIC_SET_LINK:
+      if (!has_port()) return -EINVAL;
+      return set_link(rule.port, rule.actions[0].value != 0);
     default:
       return -EOPNOTSUPP;
   }
+}
+
+int Card::set_link(std::uint16_t port, bool is_up) {
+  const int failed = ports_[port].tap.set_carrier(is_up);
+  if (failed == 0) driver_->say_link(port, is_up);
+  return -failed;
 }
 
 std::size_t Card::serve_port(std::uint16_t p) {

@@ -64,6 +64,7 @@ class Card final : private service::Source {
   void expel_driver();
 
   int execute(const vnic_command& command);
+  int set_link(std::uint16_t port, bool is_up);
   std::size_t serve_port(std::uint16_t port);
   void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);

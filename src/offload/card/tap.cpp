@@ -105,6 +105,18 @@ std::array<std::uint8_t, 6> Tap::mac() const {
   return mac;
 }
 
+int Tap::set_mac(std::span<const std::uint8_t, 6> mac) const {
+  ifreq request{};
+  if (ioctl(fd(), SIOCGIFHWADDR, &request) != 0) return errno;
+  std::memcpy(request.ifr_hwaddr.sa_data, mac.data(), mac.size());
+  return ioctl(fd(), SIOCSIFHWADDR, &request) == 0 ? 0 : errno;
+}
+
+int Tap::set_carrier(bool is_up) const {
+  const int carrier = is_up ? 1 : 0;
+  return ioctl(fd(), TUNSETCARRIER, &carrier) == 0 ? 0 : errno;
+}
+
 std::size_t Tap::read(MutableByteSpan room, FrameNote& note) const {
   VirtioHeader header;
   const iovec parts[] = {{&header, sizeof header}, {room.data(), room.size()}};

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -24,6 +25,9 @@ class Tap {
   int fd() const { return fd_.get(); }
   const std::string& name() const { return name_; }
   std::array<std::uint8_t, 6> mac() const;
+  /// Return 0 or an errno value.
+  int set_mac(std::span<const std::uint8_t, 6> mac) const;
+  int set_carrier(bool is_up) const;
 
   /// Returns the size of the frame that is now in `room`; 0: none has come.
   std::size_t read(MutableByteSpan room, FrameNote& note) const;

@@ -196,7 +196,9 @@ Result<std::uint32_t> Connection::post(const vnic_command& command) {
 Result<void> Connection::execute(const vnic_command& command) {
   const auto number = post(command);
   if (!number) return std::unexpected(number.error());
-  return wait_until_done(*number);
+  if (auto done = wait_until_done(*number); !done) return done;
+  const int result = relaxed(region_->commands[(*number - 1) % VNIC_COMMANDS].result);
+  return result == 0 ? Result<void>{} : refuse(-result, "the card refuses it");
 }
 
 }  // namespace verbatim::offload::driver

@@ -33,7 +33,8 @@ struct Port {
   rte_eth_dev* ethdev = nullptr;
   std::uint16_t index = 0;  // In the card; 0: the uplink.
   std::uint16_t id = 0;     // In DPDK.
-  rte_ether_addr mac{};
+  rte_ether_addr mac{};     // DPDK writes it.
+  rte_ether_addr mac_of_card{};
   rte_flow* flows = nullptr;  // A list.
 };
 

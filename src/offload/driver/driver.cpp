@@ -66,6 +66,7 @@ int make_port(Device& device, std::uint16_t index) {
   port.device = &device;
   port.index = index;
   std::memcpy(port.mac.addr_bytes, device.card->mac(index), sizeof port.mac.addr_bytes);
+  port.mac_of_card = port.mac;
   std::string name = rte_vdev_device_name(device.vdev);
   if (index > 0) name += "_representor_vf" + std::to_string(index - 1);
   return rte_eth_dev_create(&device.vdev->device, name.c_str(), sizeof(Port*), nullptr, nullptr,

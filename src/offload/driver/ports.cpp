@@ -1,5 +1,6 @@
 // The ports that DPDK's programs see: the uplink and the representors.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "offload/driver/device.h"
@@ -14,11 +15,15 @@ constexpr std::uint32_t kPacketMax = kMtuMax + 14 + 2 * 4;
 
 int ok(rte_eth_dev*) { return 0; }
 
-Result<void> command(const Port& port, std::uint32_t operation) {
+vnic_command command_of(const Port& port, std::uint32_t operation) {
   vnic_command command{};
   command.operation = operation;
   command.rule.port = port.index;
-  return port.device->card->execute(command);
+  return command;
+}
+
+Result<void> command(const Port& port, std::uint32_t operation) {
+  return port.device->card->execute(command_of(port, operation));
 }
 
 template <typename Do>
@@ -178,9 +183,44 @@ int extra_statistics(rte_eth_dev* ethdev, rte_eth_xstat* values, unsigned room) 
 }
 
 int set_mtu(rte_eth_dev*, std::uint16_t) { return 0; }
+/// Of the function's interface (`dpdk-vf-mac`). DPDK also calls it at each start of a port.
 int set_mac(rte_eth_dev* ethdev, rte_ether_addr* mac) {
-  port_of(ethdev).mac = *mac;
-  return 0;
+  Port& port = port_of(ethdev);
+  if (rte_is_same_ether_addr(mac, &port.mac_of_card) != 0) return 0;
+  vnic_command command = command_of(port, VNIC_SET_MAC);
+  std::memcpy(command.rule.actions[0].bytes, mac->addr_bytes, sizeof mac->addr_bytes);
+  const auto set = port.device->card->execute(command);
+  if (set) port.mac_of_card = *mac;
+  return set ? 0 : -set.error().code;
+}
+
+int set_link(rte_eth_dev* ethdev, bool is_up) {
+  const Port& port = port_of(ethdev);
+  vnic_command command = command_of(port, VNIC_SET_LINK);
+  command.rule.actions[0].value = is_up ? 1 : 0;
+  const auto set = port.device->card->execute(command);
+  return set ? 0 : -set.error().code;
+}
+int set_link_up(rte_eth_dev* ethdev) { return set_link(ethdev, true); }
+int set_link_down(rte_eth_dev* ethdev) { return set_link(ethdev, false); }
+
+/// A function is vf1, pf0vf1, and seen from a DPU c1pf0vf1.
+int representors(rte_eth_dev* ethdev, rte_eth_representor_info* info) {
+  constexpr std::uint32_t kControllers = 2;
+  if (info == nullptr) return kControllers;
+  const auto functions = static_cast<std::uint32_t>(port_of(ethdev).device->ports.size() - 1);
+  info->controller = 0;
+  info->pf = 0;
+  info->nb_ranges = std::min(kControllers, info->nb_ranges_alloc);
+  for (std::uint32_t i = 0; i < info->nb_ranges; ++i) {
+    rte_eth_representor_range& range = info->ranges[i];
+    range = {};
+    range.type = RTE_ETH_REPRESENTOR_VF;
+    range.controller = static_cast<int>(i);
+    range.id_end = functions - 1;
+    std::snprintf(range.name, sizeof range.name, "c%upf0vf", i);
+  }
+  return kControllers;
 }
 
 int flow_operations(rte_eth_dev*, const rte_flow_ops** operations) {
@@ -207,6 +247,9 @@ eth_dev_ops make_operations() {
   ops.allmulticast_enable = ops.allmulticast_disable = ok;
   ops.mtu_set = set_mtu;
   ops.mac_addr_set = set_mac;
+  ops.dev_set_link_up = set_link_up;
+  ops.dev_set_link_down = set_link_down;
+  ops.representor_info_get = representors;
   ops.flow_ops_get = flow_operations;
   return ops;
 }

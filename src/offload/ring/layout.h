@@ -111,9 +111,11 @@ struct vnic_rule {
 
 enum vnic_operation {
   VNIC_INSERT = 1,
-  VNIC_ERASE = 2, /* rule.id */
-  VNIC_START = 3, /* rule.port: frames may be put into its rings. */
-  VNIC_STOP = 4,  /* rule.port: the card touches no buffer of it any more. */
+  VNIC_ERASE = 2,    /* rule.id */
+  VNIC_START = 3,    /* rule.port: frames may be put into its rings. */
+  VNIC_STOP = 4,     /* rule.port: the card touches no buffer of it any more. */
+  VNIC_SET_MAC = 5,  /* rule.port; rule.actions[0].bytes: of the function's interface. */
+  VNIC_SET_LINK = 6, /* rule.port; rule.actions[0].value: 0 is down. */
 };
 
 /* The card takes commands in their order, before frames that come later. */
