@@ -88,8 +88,10 @@ bool FlowTable::erase(std::uint32_t id) {
 
 FlowTable::Cached& FlowTable::cached(const KeyWords& key) {
   std::uint64_t state = seed_;
-  for (std::size_t i = 0; i < key.size(); i += 2) state = mix(state ^ key[i], key[i + 1] ^ ~seed_);
-  return cache_[state % kCacheSize];
+  for (std::size_t i = 0; i < key.size(); i += 2) {
+    state = mix(state ^ key[i], key[i + 1] ^ ~seed_);
+  }
+  return cache_[(state ^ state >> 32) % kCacheSize];
 }
 
 bool FlowTable::is_valid(const Cached& cached, const Key& key) const {

@@ -45,7 +45,7 @@ class FlowTable {
 
  private:
   static constexpr std::size_t kCacheSize = 16384;
-  struct Cached {
+  struct alignas(64) Cached {  // Two cache lines.
     Key key;
     std::uint32_t id = kNoRule;
     std::uint32_t version = 0;

@@ -14,6 +14,7 @@ Tuple::Tuple(const Key& mask, std::uint64_t seed)
   for (std::uint8_t i = 0; i < mask_words_.size(); ++i) {
     if (mask_words_[i] != 0) used_.push(i);
   }
+  if (used_.size() % 2 != 0) used_.push(used_.back());
 }
 
 void Tuple::add(std::uint32_t id, const StoredRule& rule) {
@@ -23,6 +24,7 @@ void Tuple::add(std::uint32_t id, const StoredRule& rule) {
   ++live_;
   ++priorities_[rule.priority];
   best_ = priorities_.begin()->first;
+  has_one_priority_ = priorities_.size() == 1;
 }
 
 void Tuple::remove(std::uint32_t id, const StoredRule& rule) {
@@ -33,6 +35,7 @@ void Tuple::remove(std::uint32_t id, const StoredRule& rule) {
   const auto priority = priorities_.find(rule.priority);
   if (--priority->second == 0) priorities_.erase(priority);
   if (!priorities_.empty()) best_ = priorities_.begin()->first;
+  has_one_priority_ = priorities_.size() <= 1;
 }
 
 void Tuple::put(Slot slot) {
@@ -50,28 +53,6 @@ void Tuple::rebuild() {
   for (const Slot& slot : old) {
     if (slot.place != kNever && slot.place != kGone) put(slot);
   }
-}
-
-bool Tuple::matches(const KeyWords& key, const Key& rule) const {
-  const KeyWords wanted = words(rule);
-  std::uint64_t differs = 0;
-  for (const std::uint8_t at : used_) differs |= (key[at] & mask_words_[at]) ^ wanted[at];
-  return differs == 0;
-}
-
-std::uint32_t Tuple::find(std::uint32_t hash, const KeyWords& key,
-                          const std::vector<StoredRule>& rules) const {
-  std::uint32_t best = kNoRule;
-  for (std::uint32_t at = hash & slot_mask_; slots_[at].place != kNever;
-       at = (at + 1) & slot_mask_) {
-    const Slot slot = slots_[at];
-    if (slot.hash != hash || slot.place == kGone) continue;
-    const std::uint32_t id = slot.place - 1;
-    if (!matches(key, rules[id].key)) continue;
-    if (priorities_.size() == 1) return id;
-    if (best == kNoRule || rules[id].priority < rules[best].priority) best = id;
-  }
-  return best;
 }
 
 }  // namespace verbatim::offload
