@@ -21,6 +21,7 @@ namespace verbatim::offload {
 class AttachedDriver {
  public:
   static constexpr std::size_t kBurst = 32;
+  static constexpr std::uint32_t kFrameMax = 65536;  // Of what a driver sends.
 
   static Result<std::unique_ptr<AttachedDriver>> create(std::uint16_t ports, std::uint32_t rules);
   ~AttachedDriver();
@@ -140,7 +141,7 @@ std::size_t AttachedDriver::take_frames(std::uint16_t port, Send send) {
     for (std::size_t i = 0; i < count; ++i) {
       const vnic_descriptor posted = ring.shared->slots[(ring.done + i) % VNIC_SLOTS];
       const std::byte* const frame = memory_.find(posted.address, posted.length);
-      if (frame == nullptr) {
+      if (frame == nullptr || posted.length == 0 || posted.length > kFrameMax) {
         ++faults_;
       } else {
         send(ByteSpan(frame, std::size_t{posted.length}));

@@ -1,5 +1,6 @@
 #include "offload/card/attached_driver.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -7,11 +8,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "offload/card/rule_check.h"
+#include "sim/random.h"
+
 namespace verbatim::offload {
 namespace {
 
 constexpr std::uint64_t kAddress = 0x7000'0000'0000;
-constexpr std::uint64_t kMemoryBytes = 64 << 10;
+constexpr std::uint64_t kMemoryBytes = 128 << 10;
 
 /// The other side: a driver that may write what it likes into the shared memory.
 class AttachedDriverTest : public testing::Test {
@@ -103,6 +107,13 @@ TEST_F(AttachedDriverTest, AddressesAreThoseThatWereRegistered) {
   EXPECT_EQ(region_->ports[0].receive[0].slots[0].length, 0u) << "the buffer goes back empty";
 }
 
+TEST_F(AttachedDriverTest, AFrameHasALengthThatAFrameMayHave) {
+  post(region_->ports[0].send[0], kAddress, 0);
+  post(region_->ports[0].send[0], kAddress, AttachedDriver::kFrameMax + 1);
+  EXPECT_EQ(sent(0), "");
+  EXPECT_EQ(card_->faults(), 2u);
+}
+
 TEST_F(AttachedDriverTest, ABufferThatIsTooSmallGoesBackEmpty) {
   post(region_->ports[0].receive[0], kAddress, 3);
   EXPECT_FALSE(deliver(0, "answer"));
@@ -172,6 +183,42 @@ TEST_F(AttachedDriverTest, MemoryIsRegisteredOnce) {
   EXPECT_EQ(refused({~std::uint64_t{0} - 4096, 8192, 0}), EINVAL);
   EXPECT_EQ(refused({kAddress + kMemoryBytes, ~std::uint64_t{0}, 0}), EINVAL);
   EXPECT_EQ(refused({kAddress + kMemoryBytes, 4096, 0}), 0);
+}
+
+/// Under a sanitizer: whatever a driver writes into the shared memory, the card reads and writes
+/// nothing but that and what was registered, and comes to an end.
+TEST_F(AttachedDriverTest, NothingThatADriverWritesDoesHarm) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    sim::Random random(seed);
+    const auto word = [&] {
+      return static_cast<std::uint32_t>(random.chance(0.5) ? random.below(2 * VNIC_SLOTS)
+                                                           : random.next());
+    };
+    for (int round = 0; round < 200; ++round) {
+      vnic_port& port = region_->ports[random.below(2)];
+      for (vnic_ring* const ring : {&port.send[random.below(2)], &port.receive[random.below(2)]}) {
+        release(ring->posted, word());
+        release(ring->done, word());
+        for (auto& slot : ring->slots) slot = {kAddress + word() % kMemoryBytes, word(), word()};
+      }
+      port.receive_queues = word();
+      port.send_queues = word();
+      release(region_->command_posted, word());
+      const auto target = static_cast<std::uint16_t>(random.below(2));
+      if (random.chance(0.3)) card_->start(target);
+      if (random.chance(0.1)) card_->stop(target);
+      card_->take_commands(
+          [&](const vnic_command& command) { return rule_of(command.rule, 2) ? 0 : -EINVAL; });
+      sent(target);
+      card_->deliver(target, word(), word(), [](MutableByteSpan room) {
+        std::ranges::fill(room, std::byte{1});
+        return room.size();
+      });
+      (void)card_->has_work();
+    }
+  }
+  EXPECT_GT(card_->faults(), 0u);
 }
 
 }  // namespace
