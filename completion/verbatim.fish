@@ -66,6 +66,17 @@ function __verbatim_is_in_target
     test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
 end
 
+function __verbatim_is_before_nic_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = nic
+end
+
+# Whether the command of `nic` is one of these, and the other command line has not begun.
+function __verbatim_is_in_nic
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = nic; and contains -- $words[3] $argv; and not contains -- -- $words
+end
+
 complete -c verbatim -f
 complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
 
@@ -80,6 +91,7 @@ complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, p
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk to hosts of NVMe over Fabrics'
+complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
@@ -164,3 +176,18 @@ complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l fabric -a '(__verbat
 complete -c verbatim -n '__verbatim_is_in_cluster run' -x -l on -a 'n1 n2 n3 n4' -d 'The node'
 complete -c verbatim -n '__verbatim_is_in_cluster show' -l json -d 'Print the status of each node as JSON'
 complete -c verbatim -n '__verbatim_is_in_cluster show' -l hostfile -d 'Print a hostfile for mpirun'
+
+complete -c verbatim -n __verbatim_is_before_nic_command -a up -d 'Start a card'
+complete -c verbatim -n __verbatim_is_before_nic_command -a show -d 'Show a card, its ports and its driver'
+complete -c verbatim -n __verbatim_is_before_nic_command -a flows -d 'Show the rules and what they counted'
+complete -c verbatim -n __verbatim_is_before_nic_command -a stats -d 'Show what the ports have counted'
+complete -c verbatim -n __verbatim_is_before_nic_command -a down -d 'End a card'
+complete -c verbatim -n __verbatim_is_before_nic_command -a ovs -d 'Open vSwitch of Debian with a card'
+complete -c verbatim -n '__verbatim_is_in_nic up show flows stats down' -x -l name -d 'The card'
+complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l vfs -d 'How many functions'
+complete -c verbatim -n '__verbatim_is_in_nic up' -x -l prefix -d 'Of the interfaces'
+complete -c verbatim -n '__verbatim_is_in_nic up' -x -l rules -d 'Room for rules'
+complete -c verbatim -n '__verbatim_is_in_nic up' -r -l socket -d 'Where a driver connects'
+complete -c verbatim -n '__verbatim_is_in_nic show flows stats' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in_nic stats' -l watch -d 'Once a second'
+complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell' -d 'What to do'

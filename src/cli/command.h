@@ -25,6 +25,7 @@ void add_devices(CLI::App& app, int& exit_status);
 void add_status(CLI::App& app, int& exit_status);
 void add_fabric(CLI::App& app, int& exit_status);
 void add_cluster(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
+void add_nic(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_capture(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_fault(CLI::App& app, int& exit_status);
 void add_target(CLI::App& app, int& exit_status);

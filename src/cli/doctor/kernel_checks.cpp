@@ -119,4 +119,14 @@ Findings check_clusters(const Machine& machine) {
                "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns")};
 }
 
+Findings check_smart_nic(const Machine& machine) {
+  constexpr const char* kSubject = "SmartNIC";
+  if (machine.tun_error == 0) return {ok(kSubject, "'verbatim nic' may make interfaces")};
+  return {note(
+      kSubject,
+      fmt::format("/dev/net/tun cannot be opened ({}), so that 'verbatim nic' is refused",
+                  std::strerror(machine.tun_error)),
+      machine.tun_error == EACCES ? "as root: chmod 666 /dev/net/tun" : "as root: modprobe tun")};
+}
+
 }  // namespace verbatim::cli::doctor

@@ -149,6 +149,8 @@ const std::vector<Case> kLimits = {
      "/dev/shm", "may not write", "chmod 1777"},
     {"NoUserNamespaces", [](Machine& m) { m.user_namespace_error = EPERM; }, Verdict::note,
      "clusters", "no namespaces", "max_user_namespaces"},
+    {"NoTun", [](Machine& m) { m.tun_error = ENOENT; }, Verdict::note, "SmartNIC",
+     "/dev/net/tun cannot be opened", "modprobe tun"},
     {"SharedMemoryOnDisk", [](Machine& m) { m.shared_memory.is_tmpfs = false; }, Verdict::note,
      "/dev/shm", "no tmpfs", "mount -t tmpfs"},
     {"SharedMemoryOfDocker", [](Machine& m) { m.shared_memory.free_bytes = 64 * kMebibyte; },

@@ -118,6 +118,7 @@ void try_system_calls(Machine& machine) {
   machine.stop_error = try_to_stop_threads();
   machine.peer_copy_error = try_peer_copy();
   machine.packet_socket_error = error_of(UniqueFd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
+  machine.tun_error = error_of(UniqueFd(open("/dev/net/tun", O_RDWR | O_CLOEXEC)));
   machine.user_namespace_error =
       in_child([] { return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 ? 0 : errno; });
 }
