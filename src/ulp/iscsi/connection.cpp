@@ -19,7 +19,9 @@ Connection::~Connection() {
 void Connection::on_done(Tag tag, CompletionStatus status, TimeNs now, Output& out) {
   begin_input();
   now_ = now;
-  if (tag == kCloseTag) {
+  if (tag == kCloseTag && setup_.is_iser && words_.empty()) {
+    // After a logout the initiator disconnects: libiscsi cannot take it from the target.
+  } else if (tag == kCloseTag) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;
   } else if (Command* const command = full_ == nullptr ? nullptr : full_->commands.find(tag)) {
