@@ -27,6 +27,7 @@ class Sessions final : public TargetList {
     std::uint32_t sessions = 1024;
     std::uint16_t window = 64;     // Commands of a session.
     std::uint32_t stashes = 1024;  // Of all sessions; without one a command is answered BUSY.
+    bool initial_r2t = true;       // No: up to FirstBurstLength comes in Data-Out PDUs, unasked.
   };
   /// `memory`: registered, `LogicalUnit::kMemoryBytes` for each session.
   Sessions(const Limits& limits, std::span<const Slice> memory, Random random);

@@ -18,6 +18,7 @@ storage::Verdict TcpService::on_meeting(const Meeting& meeting, TimeNs now) {
   constexpr std::uint32_t kReceives = 262144;
   Connection::Setup setup{.sessions = &sessions_, .portal = meeting.own.text(), .begun_at = now};
   setup.ours.target_receives = kReceives;
+  setup.ours.initial_r2t = sessions_.limits().initial_r2t ? 1 : 0;
   return storage::Accept{.session = std::make_unique<TcpConnection>(std::move(setup)),
                          .private_data = {},
                          .sizes = {},

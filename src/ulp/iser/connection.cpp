@@ -20,6 +20,7 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs now) {
   iscsi::Connection::Setup setup{
       .sessions = &sessions_, .portal = meeting.own.text(), .is_iser = true, .begun_at = now};
   setup.ours.rdma_extensions = 1;
+  setup.ours.initial_r2t = sessions_.limits().initial_r2t ? 1 : 0;
   setup.ours.initiator_receives = 262144;
   // libiscsi 1.19 announces immediate data, and sends none. It is known by what it cannot do.
   if (!may_invalidate) setup.ours.immediate_data = 0;
