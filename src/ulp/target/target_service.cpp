@@ -132,7 +132,7 @@ class TargetService {
   }
 
   /// iSER, and iSCSI over TCP at the same address if this machine has it (a fabric's addresses are
-  /// not the kernel's).
+  /// not the kernel's), and if iWARP, whose ports are TCP's, has not taken the port.
   Result<void> serve_iscsi(const Settings& settings, const SocketAddress& nvme,
                            service::Loop& loop) {
     const auto listen = settings.iscsi_listen.empty()
@@ -160,7 +160,8 @@ class TargetService {
     if (stream) {
       runner_.serve(*stream, iscsi_->tcp(), *tcp_);
       listens_at_.push_back("TCP " + listen->text());
-    } else if (stream.error().code == EADDRNOTAVAIL) {
+    } else if (stream.error().code == EADDRNOTAVAIL ||
+               (driver_->device().limits().is_iwarp && stream.error().code == EADDRINUSE)) {
       log(LogLevel::info, "no iSCSI over TCP: {}", stream.error().text);
     } else {
       return std::unexpected(stream.error());
