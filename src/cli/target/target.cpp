@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kExamples =
     "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
-    "any other. Each node has one, named after it. It admits nobody until --allow-host\n"
+    "any other; and to iSCSI initiators, over iSER and TCP. Each node has one, named after it. It "
+    "admits nobody until --allow-host\n"
     "names a host, or --allow-any-host says so.\n"
     "\n"
     "Examples:\n"
@@ -192,7 +193,7 @@ void add_show(CLI::App& target, int& exit_status) {
 }  // namespace
 
 void add_target(CLI::App& app, int& exit_status) {
-  auto* target = app.add_subcommand("target", "Serve a disk to hosts: NVMe over Fabrics");
+  auto* target = app.add_subcommand("target", "Serve a disk by NVMe over Fabrics and iSCSI");
   target->require_subcommand(1);
   target->footer(kExamples);
   add_up(*target, exit_status);
