@@ -12,7 +12,6 @@
 #include "service/loop.h"
 #include "ulp/engine/meeting.h"
 #include "ulp/engine/work.h"
-#include "ulp/rdma/carrier.h"
 #include "ulp/rdma/completions.h"
 #include "ulp/rdma/connection.h"
 #include "ulp/rdma/connection_manager.h"
@@ -50,6 +49,24 @@ class Handler {
   /// Completions of a `DatagramPort` (kinds datagram and datagram_receive).
   virtual void on_datagram(const Ended& ended, TimeNs now);
   virtual void on_device(const DeviceNotice& notice, TimeNs now);
+};
+
+/// What a `Handler` asks of whatever carries its connections: the adapter (`Driver`), or TCP
+/// (`ulp/tcp`). None of it calls back from within.
+class Carrier {
+ public:
+  virtual Result<void> accept(ConnectionId connection, const QueueSizes& sizes,
+                              ByteSpan private_data) = 0;
+  virtual void reject(ConnectionId connection, ByteSpan private_data) = 0;
+  /// `words`: why, for `on_end`; "" in order.
+  virtual void disconnect(ConnectionId connection, const std::string& words, TimeNs now) = 0;
+  /// Work that no call of the handler has returned: after an answer of a store.
+  virtual void carry_out(ConnectionId connection, std::span<const Work> work, TimeNs now) = 0;
+  /// A receive that an engine has kept.
+  virtual void post_again(ReceiveId receive) = 0;
+
+ protected:
+  ~Carrier() = default;
 };
 
 /// The one thread's driver: joins completions, connections, receives and the loop. It is a source
