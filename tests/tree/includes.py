@@ -62,6 +62,7 @@ MAY_INCLUDE = {
     # Upper-layer protocols: engines see `ulp/engine` (and `ulp/storage`); drivers stand on the C interfaces.
     "ulp/engine": ("base",),
     "ulp/rdma": ("base", "service", "ulp/engine", "mad", "wire"),
+    "ulp/tcp": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/storage": ("base", "ulp/engine"),
     "ulp/backstore": ("base", "service", "ulp/engine", "ulp/storage", "ulp/rdma"),
     "ulp/scsi": ("base", "ulp/engine", "ulp/storage"),

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kExamples =
     "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
-    "any other. Each node has one, named after it. It admits nobody until --allow-host\n"
+    "any other; and to iSCSI initiators, over iSER and TCP. Each node has one, named after it. It "
+    "admits nobody until --allow-host\n"
     "names a host, or --allow-any-host says so.\n"
     "\n"
     "Examples:\n"
@@ -38,6 +39,9 @@ struct UpForm {
   std::string nvme, ram, block, listen;
   std::vector<std::string> hosts;
   bool any_host = false;
+  std::string iscsi, iscsi_listen, iscsi_auth;
+  std::vector<std::string> initiators;
+  bool any_initiator = false;
 };
 
 struct ShowForm {
@@ -60,15 +64,21 @@ service::ServiceName name_of(const Place& place) {
 }
 
 std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
-  std::vector<std::string> words{"target", "--name", name, "--nvme", form.nvme};
+  std::vector<std::string> words{"target", "--name", name};
   const auto add = [&words](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
+  add("--nvme", form.nvme);
   add("--ram", form.ram);
   add("--block", form.block);
   add("--listen", form.listen);
   add("--allow-host", fmt::format("{}", fmt::join(form.hosts, ",")));
   if (form.any_host) add("--allow-any-host", "yes");
+  add("--iscsi", form.iscsi);
+  add("--iscsi-listen", form.iscsi_listen);
+  add("--iscsi-auth", form.iscsi_auth);
+  add("--allow-initiator", fmt::format("{}", fmt::join(form.initiators, ",")));
+  if (form.any_initiator) add("--allow-any-initiator", "yes");
   return words;
 }
 
@@ -83,7 +93,12 @@ int up(const UpForm& form) {
   const auto started =
       service::start_daemon({.program = *program, .arguments = words_of(form, name.name)});
   if (!started) return fail("up", started.error().text);
-  if (!form.any_host && form.hosts.empty()) {
+  if (!form.iscsi.empty() && !form.any_initiator && form.initiators.empty()) {
+    fmt::print(stderr,
+               "verbatim target up: no initiator may log in yet: name them with "
+               "--allow-initiator, or say --allow-any-initiator\n");
+  }
+  if (!form.nvme.empty() && !form.any_host && form.hosts.empty()) {
     fmt::print(stderr,
                "verbatim target up: no host may connect yet: name them with --allow-host, "
                "or say --allow-any-host\n");
@@ -119,13 +134,30 @@ void add_place_options(CLI::App& command, Place& place) {
   add_host_options(command, place.host);
 }
 
+void add_iscsi(CLI::App& command, UpForm& form) {
+  command.add_option("--iscsi", form.iscsi, "The iSCSI target that has the disk: iSER and TCP")
+      ->type_name("IQN");
+  command
+      .add_option("--iscsi-listen", form.iscsi_listen,
+                  "Where initiators connect; default: as --listen, port 3260")
+      ->type_name("IP[:PORT]");
+  command.add_option("--allow-initiator", form.initiators, "An initiator that may log in, by name")
+      ->type_name("IQN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--allow-any-initiator", form.any_initiator, "All initiators may log in");
+  command
+      .add_option("--iscsi-auth", form.iscsi_auth,
+                  "CHAP: userid, password, userid_mutual and password_mutual, a line each")
+      ->type_name("FILE");
+}
+
 void add_up(CLI::App& target, int& exit_status) {
   auto* command = target.add_subcommand("up", "Start a node's target");
   auto form = std::make_shared<UpForm>();
   add_place_options(*command, form->place);
   command->add_option("--nvme", form->nvme, "The NQN of the subsystem that has the disk")
-      ->type_name("NQN")
-      ->required();
+      ->type_name("NQN");
   command->add_option("--ram", form->ram, "The disk: memory of this size; default: 64M")
       ->type_name("SIZE");
   command->add_option("--block", form->block, "Bytes of a block: 512 (default) or 4096")
@@ -137,6 +169,7 @@ void add_up(CLI::App& target, int& exit_status) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--allow-any-host", form->any_host, "All hosts may connect");
+  add_iscsi(*command, *form);
   command->footer(kExamples);
   command->callback([form, &exit_status] { exit_status = up(*form); });
 }
@@ -159,7 +192,7 @@ void add_show(CLI::App& target, int& exit_status) {
 }  // namespace
 
 void add_target(CLI::App& app, int& exit_status) {
-  auto* target = app.add_subcommand("target", "Serve a disk to hosts: NVMe over Fabrics");
+  auto* target = app.add_subcommand("target", "Serve a disk by NVMe over Fabrics and iSCSI");
   target->require_subcommand(1);
   target->footer(kExamples);
   add_up(*target, exit_status);

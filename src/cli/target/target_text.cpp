@@ -28,6 +28,15 @@ std::string target_text(const nlohmann::json& status) {
     text += fmt::format("  host {}: controller {} of {}, {} queues\n", word(host, "host"),
                         host.value("controller", 0), word(host, "nqn"), host.value("queues", 0));
   }
+  const nlohmann::json iscsi = status.value("iscsi", nlohmann::json::object());
+  for (const auto& target : iscsi.value("targets", none)) {
+    text += fmt::format("  {}{}\n", word(target, "name"),
+                        target.value("any_initiator", false) ? ", for any initiator" : "");
+  }
+  for (const auto& initiator : iscsi.value("initiators", none)) {
+    text += fmt::format("  initiator {}: session {} of {}\n", word(initiator, "initiator"),
+                        initiator.value("session", 0), word(initiator, "target"));
+  }
   for (const auto& incident : status.value("incidents", none))
     text += fmt::format("  {}: {}\n", word(incident, "peer"), word(incident, "words"));
   return text;

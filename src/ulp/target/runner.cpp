@@ -32,13 +32,12 @@ Runner::Peer* Runner::find(rdma::ConnectionId connection) {
 }
 
 void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
-  const auto service = services_.find(requested.listener);
-  if (service == services_.end()) return driver_->reject(requested.connection);
-  auto verdict = service->second->on_meeting(requested.meeting, now);
+  const auto [service, carrier] = services_.at(requested.listener);
+  auto verdict = service->on_meeting(requested.meeting, now);
   if (const auto* const rejection = std::get_if<Rejection>(&verdict)) {
     note(requested.meeting.peer.text(), rejection->words);
     const PrivateData& data = rejection->private_data;
-    return driver_->reject(requested.connection, {data.begin(), data.size()});
+    return carrier->reject(requested.connection, {data.begin(), data.size()});
   }
   auto& accept = std::get<storage::Accept>(verdict);
   for (const storage::Session* const replaced : accept.replaces)
@@ -47,14 +46,15 @@ void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
   if (number >= peers_.size()) peers_.resize(number + 1);
   auto& peer = peers_[number] = std::make_unique<Peer>(*this, requested.connection);
   peer->name = requested.meeting.peer.text();
-  peer->service = service->second;
+  peer->service = service;
+  peer->carrier = carrier;
   peer->session = std::move(accept.session);
   ++session_count_;
   next_ = std::min(next_, now);
   const PrivateData& data = accept.private_data;
   // If that fails, `on_end` follows and says why.
   static_cast<void>(
-      driver_->accept(requested.connection, accept.sizes, {data.begin(), data.size()}));
+      carrier->accept(requested.connection, accept.sizes, {data.begin(), data.size()}));
 }
 
 ReceiveUse Runner::on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
@@ -96,7 +96,7 @@ void Runner::end_others(const Peer& peer, TimeNs now) {
 void Runner::disconnect(const storage::Session* session, const char* words, TimeNs now) {
   for (const auto& peer : peers_) {
     if (peer != nullptr && peer->session.get() == session)
-      driver_->disconnect(peer->id, words, now);
+      peer->carrier->disconnect(peer->id, words, now);
   }
 }
 
@@ -117,7 +117,7 @@ void Runner::carry_out(Peer& peer, TimeNs now) {
 void Runner::carry_out_once(Peer& peer, TimeNs now) {
   for (;;) {
     for (const auto& request : out_.store) this->request(peer, request);
-    if (!out_.work.empty()) driver_->carry_out(peer.id, out_.work, now);
+    if (!out_.work.empty()) peer.carrier->carry_out(peer.id, out_.work, now);
     const bool more = out_.more;
     out_.clear();
     if (!more) break;

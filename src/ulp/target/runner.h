@@ -37,14 +37,11 @@ class Runner final : public rdma::Handler, public service::Source {
   Runner& operator=(const Runner&) = delete;
 
   /// Before the first event. `scratch` lends the pages of unit 0.
-  void use(rdma::Driver& driver, backstore::Store& scratch) {
-    driver_ = &driver;
-    units_[0] = &scratch;
-  }
+  void use(backstore::Store& scratch) { units_[0] = &scratch; }
   /// Stores and services outlive the runner's sessions.
   storage::UnitId add(backstore::Store& store);
-  void serve(rdma::ListenerId listener, storage::Service& service) {
-    services_[listener] = &service;
+  void serve(rdma::ListenerId listener, storage::Service& service, rdma::Carrier& carrier) {
+    services_[listener] = {&service, &carrier};
   }
 
   std::uint32_t session_count() const { return session_count_; }
@@ -66,6 +63,7 @@ class Runner final : public rdma::Handler, public service::Source {
     const rdma::ConnectionId id;
     std::string name;
     storage::Service* service = nullptr;
+    rdma::Carrier* carrier = nullptr;
     std::unique_ptr<storage::Session> session;
     std::vector<Tag> uses;  // By index of the session's tag: the tag that the store knows.
     bool is_over = false;
@@ -85,6 +83,11 @@ class Runner final : public rdma::Handler, public service::Source {
   struct Waiting {
     Peer* peer = nullptr;
     storage::StoreRequest request;
+  };
+  /// What listens, and what carries its connections: the adapter, or TCP.
+  struct Served {
+    storage::Service* service = nullptr;
+    rdma::Carrier* carrier = nullptr;
   };
   static constexpr std::uint32_t kUsesMax = Slots<Use>::kMax;
   static constexpr TimeNs kTimeStep = 100 * kMillisecond;
@@ -110,9 +113,8 @@ class Runner final : public rdma::Handler, public service::Source {
   void destroy_idle();
   void note(std::string peer, std::string words);
 
-  rdma::Driver* driver_ = nullptr;
   std::vector<backstore::Store*> units_;  // By id.
-  std::map<rdma::ListenerId, storage::Service*> services_;
+  std::map<rdma::ListenerId, Served> services_;
   std::deque<std::unique_ptr<Peer>> peers_;    // By the connection's number.
   std::vector<std::unique_ptr<Peer>> ending_;  // Their stores have not answered yet.
   Slots<Use> uses_{kUsesMax};
