@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [compat] [peers] [lint] [package]
+Usage: ./setup.sh [test] [compat] [peers] [lint] [nic] [package]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
@@ -14,6 +14,7 @@ preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibve
   compat also installs the programs that ./compat.sh runs
   peers  also installs what ./test.sh --peers makes its guest of
   lint   also installs what .ci/run needs to check form
+  nic    also builds the DPDK driver of the SmartNIC (Debian 12), which Open vSwitch loads
   package also makes Debian packages of what it has built: build/debs/*.deb
 
 Packages are installed as root, or with sudo. Where it can do neither, it says what to install.
@@ -31,7 +32,7 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | compat | peers | lint | package) groups+=("$argument") ;;
+    test | compat | peers | lint | nic | package) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
@@ -116,6 +117,13 @@ build() {
       tail -n 30 "$log" >&2
       die "CMake failed (above)"
     fi
+  fi
+  if [[ " ${groups[*]} " == *" nic "* ]]; then
+    dev/dpdk-headers.sh build/dpdk-headers || die "the DPDK driver cannot be built (above)"
+    cmake -S . -B build -DVERBATIM_DPDK_HEADERS="$PWD/build/dpdk-headers" >"$log" 2>&1 || {
+      tail -n 30 "$log" >&2
+      die "CMake failed (above)"
+    }
   fi
   say "building with $(nproc) processors: some minutes the first time"
   # Ninja's own progress, on one line of a terminal.

@@ -81,10 +81,10 @@ install_completion(verbatim.bash bash-completion/completions verbatim)
 install_completion(_verbatim zsh/vendor-completions _verbatim)
 install_completion(verbatim.fish fish/vendor_completions.d verbatim.fish)
 
-# The agent's units, generated for the prefix of cmake --install or CPack.
-foreach(kind system user)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/${kind})
-    set(unit ${kind}/verbatimd@.service)
+# The units, generated for the prefix of cmake --install or CPack.
+foreach(unit system/verbatimd@.service user/verbatimd@.service user/verbatim-target@.service)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/${unit}.in)
+    get_filename_component(kind ${unit} DIRECTORY)
     install(CODE "
       file(READ \"${CMAKE_BINARY_DIR}/systemd/${unit}\" text)
       string(REPLACE \"${CMAKE_INSTALL_FULL_BINDIR}/\" \"\${CMAKE_INSTALL_PREFIX}/bin/\" text \"\${text}\")

@@ -1,6 +1,7 @@
 # The Debian packages, made by `./setup.sh package`: one for each component of install.cmake except isal, which Debian has.
 #
-#   runtime -> verbatim, library -> libverbatim1, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system
+#   runtime -> verbatim, library -> libverbatim1, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system,
+#   nic -> verbatim-nic, where the DPDK driver is built
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME verbatim)
 set(CPACK_PACKAGE_VENDOR Verbatim)
@@ -81,6 +82,13 @@ are, and serve again when this package is removed. RDMA network cards of this
 machine cannot be used meanwhile."
   PACKAGE_ARCHITECTURE all PACKAGE_DEPENDS "verbatim ${same_version}" PACKAGE_SHLIBDEPS OFF
   PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/triggers)
+if(TARGET rte_net_verbatim)
+  debian_package(nic verbatim-nic "SmartNIC without hardware: DPDK driver"
+"The DPDK driver by which Open vSwitch offloads its flows into a card of
+'verbatim nic'. It is named to programs by its path, and loaded by none that
+does not ask for it."
+    PACKAGE_DEPENDS "verbatim ${same_version}" PACKAGE_RECOMMENDS "openvswitch-switch-dpdk")
+endif()
 # A link, because dpkg keeps a file of /etc when its package is removed, but not a link. Its name sorts before those of
 # the files that name the system's folders: the loader takes a library from the first folder that has it.
 install(FILES cmake/debian/system/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides

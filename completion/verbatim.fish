@@ -55,6 +55,28 @@ function __verbatim_is_in_cluster
     test (count $words) -ge 3; and test $words[2] = cluster; and contains -- $words[3] $argv; and not contains -- -- $words
 end
 
+function __verbatim_is_before_target_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = target
+end
+
+# Whether the command of `target` is one of these.
+function __verbatim_is_in_target
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
+end
+
+function __verbatim_is_before_nic_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = nic
+end
+
+# Whether the command of `nic` is one of these, and the other command line has not begun.
+function __verbatim_is_in_nic
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = nic; and contains -- $words[3] $argv; and not contains -- -- $words
+end
+
 complete -c verbatim -f
 complete -c verbatim -n __verbatim_is_after_dashes -a '(__verbatim_other_command)'
 
@@ -68,11 +90,13 @@ complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDM
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, services and their counters'
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
+complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
+complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -82,15 +106,32 @@ complete -c verbatim -n $has_node_options -x -l profile -a 'verbatim connectx-7 
 complete -c verbatim -n $has_node_options -x -l path -a 'auto wire direct' -d 'To programs of this machine'
 complete -c verbatim -n '__verbatim_is_in capture' -r -F -s w -l write -d 'The pcapng file, or -'
 complete -c verbatim -n '__verbatim_is_in capture' -x -l for -a '10s 1min' -d 'End it after this time'
+complete -c verbatim -n '__verbatim_is_in run' -l sdp -d 'TCP sockets use SDP'
 complete -c verbatim -n '__verbatim_is_in run' -x -l fault -a 'loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%' -d 'Faults of the packets it sends'
+complete -c verbatim -n '__verbatim_is_in run' -l rsockets -d 'Its sockets become rsockets'
 complete -c verbatim -n '__verbatim_is_in fault' -a '(__verbatim_nodes) off show loss=1% delay=1ms'
 complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
 complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
+complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
+complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l nvme -d 'Name of the subsystem'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l ram -a '64M 1G' -d 'Size of the disk'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l block -a '512 4096' -d 'Bytes of a block'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l listen -d 'Where hosts connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-host -d 'A host that may connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-host -d 'All hosts may connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi -d 'Name of the iSCSI target'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi-listen -d 'Where initiators connect'
+complete -c verbatim -n '__verbatim_is_in_target up' -r -l iscsi-auth -d 'File of users and secrets of CHAP'
+complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-initiator -d 'An initiator that may log in'
+complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-initiator -d 'All initiators may log in'
+complete -c verbatim -n '__verbatim_is_in_target show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'
@@ -140,3 +181,18 @@ complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l fabric -a '(__verbat
 complete -c verbatim -n '__verbatim_is_in_cluster run' -x -l on -a 'n1 n2 n3 n4' -d 'The node'
 complete -c verbatim -n '__verbatim_is_in_cluster show' -l json -d 'Print the status of each node as JSON'
 complete -c verbatim -n '__verbatim_is_in_cluster show' -l hostfile -d 'Print a hostfile for mpirun'
+
+complete -c verbatim -n __verbatim_is_before_nic_command -a up -d 'Start a card'
+complete -c verbatim -n __verbatim_is_before_nic_command -a show -d 'Show a card, its ports and its driver'
+complete -c verbatim -n __verbatim_is_before_nic_command -a flows -d 'Show the rules and what they counted'
+complete -c verbatim -n __verbatim_is_before_nic_command -a stats -d 'Show what the ports have counted'
+complete -c verbatim -n __verbatim_is_before_nic_command -a down -d 'End a card'
+complete -c verbatim -n __verbatim_is_before_nic_command -a ovs -d 'Open vSwitch of Debian with a card'
+complete -c verbatim -n '__verbatim_is_in_nic up show flows stats down' -x -l name -d 'The card'
+complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l vfs -d 'How many functions'
+complete -c verbatim -n '__verbatim_is_in_nic up' -x -l prefix -d 'Of the interfaces'
+complete -c verbatim -n '__verbatim_is_in_nic up' -x -l rules -d 'Room for rules'
+complete -c verbatim -n '__verbatim_is_in_nic up' -r -l socket -d 'Where a driver connects'
+complete -c verbatim -n '__verbatim_is_in_nic show flows stats' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in_nic stats' -l watch -d 'Once a second'
+complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell' -d 'What to do'

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "adapter/direct/xrc_queue_owners.h"
+#include "adapter/memory/adoption.h"
 #include "link/ethernet/neighbour.h"
 #include "port/encapsulation_infiniband.h"
 #include "port/roce_link.h"
@@ -33,6 +35,7 @@ Result<std::unique_ptr<Adapter>> Adapter::create(std::unique_ptr<Arena> arena,
   }
   const UniqueFd& doorbell = adapter->membership_.doorbell;
   if (doorbell) {
+    if (adapter->membership_.memory) adapter->adopt_memory();
     if (auto heard = adapter->peers_.open(doorbell); !heard) return std::unexpected(heard.error());
   }
   return adapter;
@@ -43,7 +46,7 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
     : arena_(std::move(arena)),
       membership_(std::move(membership)),
       numbers_(std::move(numbers)),
-      memory_(*arena_, membership_.memory.get()),
+      memory_(*arena_),
       peers_(*arena_, *progress, memory_.table(), *this, membership_.ask_for_peer),
       imports_(peers_, memory_, membership_.first_qpn, node().gids[0].address),
       xrc_domains_(membership_.locks, node().guid),
@@ -85,6 +88,12 @@ Adapter::Adapter(std::unique_ptr<Arena> arena, Membership membership,
           .probes = membership_.probes},
       progress_(std::move(progress)) {
   make_ports();
+}
+
+void Adapter::adopt_memory() {
+  memory_.adopt_by(std::make_unique<Adoption>(
+      *membership_.memory, memory_.table(), arena_->header().moves_memory,
+      [this](TimeNs deadline) { return peers_.wait_for_target_unlocks(deadline); }));
 }
 
 /// InfiniBand has as many as the host, other protocols have one.
@@ -194,6 +203,24 @@ void Adapter::wait_for_user(std::uint32_t local_number) {
 }
 
 void Adapter::answer_importer(OwnerRequest& wanted) { imports_.answer_importer(wanted); }
+
+// Without memory for its lists, memory stays where it is; peers ask again.
+
+void Adapter::on_memory_wanted(MemoryKey key) {
+  try {
+    if (memory_.adoption() != nullptr) memory_.adoption()->want(key);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+bool Adapter::move_memory() {
+  try {
+    Adoption* const adoption = memory_.adoption();
+    return adoption != nullptr && adoption->step();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 // Groups and flow rules.
 

@@ -163,6 +163,7 @@ class Adapter final : private Visited {
   bool is_target_elsewhere(Qpn qpn, const XrcFile& file);
   /// The port's next GID: GIDs of one address share its link, which receives from the socket.
   Result<void> link_gid(const port::GidEntry& entry, int receive_socket);
+  void adopt_memory();
   Result<void> link_roce();
   Result<void> link_infiniband();
   /// The background thread wakes for what comes over these.
@@ -176,6 +177,8 @@ class Adapter final : private Visited {
   void on_queue_notified(std::uint32_t local_number) override;
   void wait_for_user(std::uint32_t local_number) override;
   void answer_importer(OwnerRequest& wanted) override;
+  void on_memory_wanted(MemoryKey key) override;
+  bool move_memory() override;
 
   const std::unique_ptr<Arena> arena_;
   Membership membership_;

@@ -34,7 +34,7 @@ using LocalNumberBitmap = std::array<std::atomic<std::uint64_t>, kTargetsMax / 6
 
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x76657262'61726e61;  // "verbarna"
-  static constexpr std::uint32_t kVersion = 10;
+  static constexpr std::uint32_t kVersion = 11;
   std::uint64_t magic = kMagic;
   std::uint32_t version = kVersion;
   ProcessToken process_token = 0;
@@ -61,6 +61,11 @@ struct ArenaHeader {
   std::array<std::atomic<ProcessToken>, kAttachedPeersMax> attached_peers{};
   // Set after the entry in attached_peers, before the doorbell.
   std::atomic<bool> has_new_attached_peers{false};
+  /// The owner moves pages of its memory: peers do not let the kernel copy to or from it. A peer
+  /// locks a target and then reads this; the owner sets it and then waits until each target's lock
+  /// has been free once. All four accesses are sequentially consistent: at least one sees the
+  /// other.
+  std::atomic<bool> moves_memory{false};
 };
 
 }  // namespace verbatim::arena

@@ -22,7 +22,7 @@ struct Row {
 #define PLACE(type, member, bytes) \
   Row { #type "::" #member, offsetof(type, member), bytes }
 
-constexpr auto kVersion10 = std::to_array<Row>({
+constexpr auto kVersion11 = std::to_array<Row>({
     SIZE(ArenaHeader, 8736),
     PLACE(ArenaHeader, magic, 0),
     PLACE(ArenaHeader, version, 8),
@@ -44,6 +44,7 @@ constexpr auto kVersion10 = std::to_array<Row>({
     PLACE(ArenaHeader, notified_srqs, 2456),
     PLACE(ArenaHeader, attached_peers, 4632),
     PLACE(ArenaHeader, has_new_attached_peers, 8728),
+    PLACE(ArenaHeader, moves_memory, 8729),
     SIZE(QueuePairRecord, 192),
     PLACE(QueuePairRecord, qpn, 0),
     PLACE(QueuePairRecord, dest_qpn, 4),
@@ -108,6 +109,7 @@ constexpr auto kVersion10 = std::to_array<Row>({
     PLACE(DirectTarget, receive, 136),
     PLACE(DirectTarget, notifications, 672),
     PLACE(DirectTarget, owner_request, 680),
+    PLACE(DirectTarget, wanted_memory, 728),
     SIZE(OwnerRequest, 48),
     PLACE(OwnerRequest, state, 0),
     PLACE(OwnerRequest, kind, 4),
@@ -198,12 +200,12 @@ constexpr auto kVersion10 = std::to_array<Row>({
     PLACE(region::RegionEntry, key, 0),
     PLACE(region::RegionEntry, holders, 4),
     PLACE(region::RegionEntry, region, 8),
-    PLACE(region::RegionEntry, generation, 80),
-    PLACE(region::RegionEntry, next_free, 84),
-    PLACE(region::RegionEntry, windows, 88),
-    PLACE(region::RegionEntry, parent, 92),
-    PLACE(region::RegionEntry, qpn, 96),
-    PLACE(region::RegionEntry, kind, 100),
+    PLACE(region::RegionEntry, generation, 72),
+    PLACE(region::RegionEntry, next_free, 76),
+    PLACE(region::RegionEntry, windows, 80),
+    PLACE(region::RegionEntry, parent, 84),
+    PLACE(region::RegionEntry, qpn, 88),
+    PLACE(region::RegionEntry, kind, 92),
     PLACE(region::RegionTableHeader, lock, 0),
     PLACE(region::RegionTableHeader, first_free, 4),
     PLACE(region::RegionTableHeader, used, 8),
@@ -214,8 +216,8 @@ constexpr auto kVersion10 = std::to_array<Row>({
 });
 
 TEST(LayoutTest, WhatProgramsShareLiesWhereTheyAgreed) {
-  static_assert(ArenaHeader::kVersion == 10, "a new version has a new table");
-  for (const Row& row : kVersion10) EXPECT_EQ(row.is, row.agreed) << row.what;
+  static_assert(ArenaHeader::kVersion == 11, "a new version has a new table");
+  for (const Row& row : kVersion11) EXPECT_EQ(row.is, row.agreed) << row.what;
 }
 
 }  // namespace

@@ -46,12 +46,17 @@ bool DirectTarget::serves_limited_member(Qpn number, const PeerName& name) const
   return peer_qpn == number && is_full_member(pkey) && peer_name == as_full_member(name);
 }
 
-void wait_for_target_unlock(DirectTarget& target) {
+bool wait_for_target_unlock(DirectTarget& target, TimeNs deadline) {
+  constexpr unsigned kSpinsPerLook = 64;
   const std::uint32_t unlocks = target.unlocks.load(std::memory_order_seq_cst);
   for (unsigned spins = 1;
        target.is_locked() && target.unlocks.load(std::memory_order_seq_cst) == unlocks; ++spins) {
+    if (deadline != kNever && spins % kSpinsPerLook == 0 && monotonic_now() >= deadline) {
+      return false;
+    }
     target.lock.wait(spins);
   }
+  return true;
 }
 
 bool lock_after_waiting(DirectTarget& target) {

@@ -11,6 +11,7 @@
 #include "base/always_inline.h"
 #include "base/os/process_token.h"
 #include "base/os/spin_lock.h"
+#include "base/time.h"
 #include "base/types.h"
 #include "observe/counters.h"
 
@@ -31,6 +32,7 @@ enum Notification : std::uint32_t {
   kAccessError = 32,
   kFailed = 64,         // or raise no event: a completion reports it.
   kOwnerRequest = 128,  // See OwnerRequest.
+  kMemoryWanted = 256,  // See DirectTarget::wanted_memory.
 };
 
 /// A request from a peer to the process that owns the target, for what only the owner can do:
@@ -123,6 +125,8 @@ struct alignas(64) DirectTarget {
   ReceiveRequest receive;                  // Taken and not completed, while `holds_receive`.
   std::atomic<std::uint32_t> notifications{0};
   OwnerRequest owner_request;
+  /// Key of a region whose memory peers ask the owner to move into its memory file; 0: none.
+  std::atomic<std::uint32_t> wanted_memory{0};
 
   bool is_locked() const { return lock.is_locked(); }
   /// A peer begins to change the rings or to notify the owner, until `end_step`. Returns false if
@@ -217,7 +221,8 @@ bool take_back(DirectTarget& target);
 void recover_target(DirectTarget& target, std::byte* arena);
 
 /// Waits until the current holder of the target's lock has released it. Returns at once if it is
-/// free. If the holder was killed, the wait ends too (SpinLock opens the lock).
-void wait_for_target_unlock(DirectTarget& target);
+/// free. If the holder was killed, the wait ends too (SpinLock opens the lock). Returns false at
+/// the deadline.
+bool wait_for_target_unlock(DirectTarget& target, TimeNs deadline = kNever);
 
 }  // namespace verbatim::arena

@@ -42,6 +42,18 @@ inline constexpr bool kControlBlockIsAboveThreadPointer = true;
 inline constexpr bool kControlBlockIsAboveThreadPointer = false;
 #endif
 
+/// Where a thread that ptrace(2) has stopped keeps the number and the result of its system call, as
+/// PTRACE_PEEKUSER counts; not known on other processors.
+#if defined __x86_64__
+inline constexpr bool kKnowsStoppedCall = true;
+inline constexpr long kStoppedCallNumberAt = 15 * sizeof(long);  // ORIG_RAX of sys/reg.h
+inline constexpr long kStoppedCallResultAt = 10 * sizeof(long);  // RAX
+#else
+inline constexpr bool kKnowsStoppedCall = false;
+inline constexpr long kStoppedCallNumberAt = 0;
+inline constexpr long kStoppedCallResultAt = 0;
+#endif
+
 /// Makes a system call without writing to the C library's memory; errno keeps its value. Returns
 /// the result, or a negative errno.
 inline long bare_system_call(long number, long a, long b, long c, long d = 0, long e = 0) {

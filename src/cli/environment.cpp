@@ -122,6 +122,10 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
   return variables;
 }
 
+std::string with_library(const char* preload, const std::string& library) {
+  return append_once(preload == nullptr ? "" : preload, library);
+}
+
 std::string node_of(const NodeChoice& choice) {
   if (choice.node) return *choice.node;
   const char* name = getenv("VERBATIM_NODE");

@@ -44,6 +44,11 @@ struct OldEnvironment {
 /// folder.
 inline constexpr std::string_view kViewLibrary = "/libverbatim-view.so";
 
+/// The library that makes a program's sockets rsockets; there, too.
+inline constexpr std::string_view kSocketsLibrary = "/rsocket/librspreload.so.1";
+/// Returns a value of LD_PRELOAD (or null) with `library` at its end.
+std::string with_library(const char* preload, const std::string& library);
+
 /// Returns the variables to set for `choice`. `view`: the node's folder (VERBATIM_VIEW). EINVAL for
 /// an invalid node name, address or RoCE version.
 Result<Variables> variables_for(const NodeChoice& choice, const std::string& dropin_folder,

@@ -13,7 +13,7 @@ namespace verbatim::cli {
 namespace {
 
 /// What a command takes besides options.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords{{
     {"verbatim run", " -- COMMAND [ARGUMENT]..."},
     {"verbatim capture", " -w FILE [-- COMMAND [ARGUMENT]...]"},
     {"verbatim config", " [NODE]"},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords{{
     {"verbatim fabric link", " PORT down|up|degrade|errors [RATE]"},
     {"verbatim fabric trunk", " PORT --listen|--to ADDRESS:PORT"},
     {"verbatim fabric up", " TOPOLOGY"},
+    {"verbatim nic ovs", " up|down|shell [-- COMMAND [ARGUMENT]...]"},
 }};
 
 std::vector<std::string> commands_of(const CLI::App& app) {

@@ -36,14 +36,22 @@ constexpr const char* kExamples =
     "those that it receives. Programs on one machine (on a fabric: on one host) need\n"
     "'--path wire', else their requests are no packets.\n"
     "\n"
+    "--sdp carries the program's TCP sockets by the Sockets Direct Protocol where the\n"
+    "other end has it, too, and by TCP elsewhere. The file that LIBSDP_CONFIG_FILE\n"
+    "names has rules in libsdp.conf's form.\n"
+    "\n"
     "--host runs the program on a host of an InfiniBand fabric ('verbatim fabric'):\n"
     "programs see the host's device, and its agent is a node.\n"
+    "\n"
+    "--rsockets carries a program's sockets by RDMA (librspreload.so); its peer needs\n"
+    "the option, too.\n"
     "\n"
     "Examples:\n"
     "  verbatim run -- ibv_devinfo\n"
     "  verbatim run --node a --address 127.0.0.2 -- ib_write_bw\n"
     "  verbatim run --node b --address 127.0.0.3 -- ib_write_bw 127.0.0.2\n"
     "  verbatim run --host H1 -- ibnetdiscover\n"
+    "  verbatim run --sdp --node a --address 127.0.0.2 -- iperf3 -s\n"
     "  verbatim run --fault loss=1%,delay=100us..1ms,seed=7 -- ib_send_lat 10.0.0.2";
 
 /// The descriptor that the command inherits. Its number is high, so that low ones stay free for the
@@ -96,27 +104,59 @@ Result<void> set_faults(const std::string& text, bool is_on_host) {
   return {};
 }
 
+/// The program's sockets become rsockets, or its TCP sockets SDP's. Like the view's library, the
+/// preloaded one is appended: a sanitizer's must be first.
+Result<void> use_sockets_library(bool uses_sdp) {
+  const auto own = own_folder();
+  if (!own) return std::unexpected(own.error());
+  const auto dropins = find_dropin_folder(*own);
+  if (!dropins) return std::unexpected(dropins.error());
+  const char* const old = getenv("LD_PRELOAD");
+  setenv("LD_PRELOAD", with_library(old, *dropins + std::string(kSocketsLibrary)).c_str(), 1);
+  // SDP sockets connect to any other of SDP; only if asked, they first connect by TCP as rsockets.
+  if (uses_sdp) {
+    setenv("VERBATIM_SDP", "on", 1);
+  } else {
+    setenv("RDMAV_FORK_SAFE", "1", 0);
+  }
+  return {};
+}
+
+struct Form {
+  NodeChoice node;
+  HostChoice host;
+  std::optional<std::string> faults;
+  bool uses_rsockets = false;
+  bool uses_sdp = false;
+};
+
 /// Returns only on failure.
-int execute(const NodeChoice& choice, const HostChoice& host,
-            const std::optional<std::string>& faults, std::vector<std::string> command) {
+int execute(const Form& form, std::vector<std::string> command) {
   if (command.empty()) {
     fmt::print(stderr,
                "verbatim run: which command? Write it after '--', as in "
                "'verbatim run -- ibv_devinfo'\n");
     return kExitUsage;
   }
-  const auto program = prepare_program(choice, command);
+  const auto program = prepare_program(form.node, command);
   if (!program) {
     fmt::print(stderr, "verbatim run: {}\n", program.error().text);
     return program.error().exit_status;
   }
-  const auto is_on_host = enter_host(host);
+  const auto is_on_host = enter_host(form.host);
   if (!is_on_host) {
     fmt::print(stderr, "verbatim run: {}\n", is_on_host.error().text);
     return is_on_host.error().code == EINVAL ? kExitUsage : kExitFailure;
   }
-  if (faults) {
-    if (const auto set = set_faults(*faults, *is_on_host); !set) {
+  if (form.uses_rsockets || form.uses_sdp) {
+    if (const auto set = use_sockets_library(form.uses_sdp); !set) {
+      fmt::print(stderr, "verbatim run: {}: {}\n", form.uses_sdp ? "--sdp" : "--rsockets",
+                 set.error().text);
+      return kExitFailure;
+    }
+  }
+  if (form.faults) {
+    if (const auto set = set_faults(*form.faults, *is_on_host); !set) {
       fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
       return kExitUsage;
     }
@@ -131,22 +171,19 @@ int execute(const NodeChoice& choice, const HostChoice& host,
 
 void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_status) {
   auto* run = app.add_subcommand("run", "Run a program on an emulated host");
-  struct Form {
-    NodeChoice node;
-    HostChoice host;
-    std::optional<std::string> faults;
-  };
   auto form = std::make_shared<Form>();  // Shared with the callback that reads it.
   add_node_options(*run, form->node);
   add_host_options(*run, form->host);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");
+  run->add_flag("--rsockets", form->uses_rsockets, "Its TCP and UDP sockets become rsockets");
+  run->add_flag("--sdp", form->uses_sdp, "Its TCP sockets use SDP; rules: LIBSDP_CONFIG_FILE");
   run->prefix_command();
   run->footer(kExamples);
   run->callback([run, form, &command, &exit_status] {
     const auto words = command_line_of(*run, command);
     if (!words) fmt::print(stderr, "{}", words.error().text);
-    exit_status = words ? execute(form->node, form->host, form->faults, *words) : kExitUsage;
+    exit_status = words ? execute(*form, *words) : kExitUsage;
   });
 }
 

@@ -1,6 +1,8 @@
 #include "region/region_table.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -189,6 +191,51 @@ std::optional<Region> RegionTable::find_region(MemoryKey key) const {
   const auto entered = enter(key);
   if (!entered || entered->entry_->kind != EntryKind::region) return std::nullopt;
   return entered->entry_->region;
+}
+
+bool RegionTable::set_moved(MemoryKey key, std::uint64_t address, std::uint64_t moved) {
+  const std::lock_guard guard(header_.lock);
+  RegionEntry* const entry = find(key);
+  if (entry == nullptr || entry->region.backing.address != address) return false;
+  const auto publish = [moved](RegionEntry& one) {
+    __atomic_store_n(&one.region.backing.length, moved, __ATOMIC_RELEASE);
+  };
+  publish(*entry);
+  const std::uint32_t used = entry->windows == 0 ? 0 : header_.used.load(std::memory_order_relaxed);
+  for (RegionEntry& window : entries_.first(used)) {
+    if (window.kind != EntryKind::region && window.parent == index_of(*entry) + 1) publish(window);
+  }
+  return true;
+}
+
+void RegionTable::set_price(MemoryKey key, std::uint64_t price) {
+  const std::lock_guard guard(header_.lock);
+  RegionEntry* const entry = find(key);
+  if (entry == nullptr) return;
+  __atomic_store_n(&entry->region.backing.paid, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&entry->region.backing.price, price, __ATOMIC_RELAXED);
+}
+
+MemoryKey RegionTable::pay(const Region& region, std::uint64_t nanoseconds) const {
+  // `region` is a part of an entry.
+  auto* entry = reinterpret_cast<RegionEntry*>(
+      const_cast<char*>(reinterpret_cast<const char*>(&region)) - offsetof(RegionEntry, region));
+  if (entry->kind != EntryKind::region) entry = &entries_[entry->parent - 1];
+  Backing& backing = entry->region.backing;
+  const std::uint64_t price = __atomic_load_n(&backing.price, __ATOMIC_RELAXED);
+  const std::uint64_t paid = __atomic_add_fetch(&backing.paid, nanoseconds, __ATOMIC_RELAXED);
+  return paid < price ? MemoryKey{} : MemoryKey{entry->key.load(std::memory_order_relaxed)};
+}
+
+bool RegionTable::any_overlaps(std::uint64_t address, std::uint64_t length,
+                               std::uint32_t access) const {
+  const std::lock_guard guard(header_.lock);
+  const std::uint32_t used = header_.used.load(std::memory_order_relaxed);
+  return std::ranges::any_of(entries_.first(used), [&](const RegionEntry& entry) {
+    const Region& one = entry.region;
+    return entry.kind == EntryKind::region && entry.key.load() != 0 && (one.access & access) != 0 &&
+           one.address < address + length && address < one.address + one.length;
+  });
 }
 
 /// Returns the entry of the key, whether or not it has this key now.

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/os/spin_lock.h"
 #include "base/types.h"
-#include "region/extent.h"
+#include "region/backing.h"
 #include "region/key_permutation.h"
 
 /// Memory regions: which bytes a key gives access to, with which rights (IBA volume 1, section
@@ -111,7 +111,7 @@ struct alignas(64) RegionEntry {
   Qpn qpn;                    // Bound type 2 window: its queue pair.
   EntryKind kind{};
 };
-static_assert(sizeof(RegionEntry) == 128, "the second cache line is the backing, for peers");
+static_assert(sizeof(RegionEntry) == 128, "the first cache line is all that most requests read");
 
 /// The table's other data, also in the arena. All fields except `used` and `count` are protected by
 /// `lock`.
@@ -219,6 +219,18 @@ class RegionTable {
   MemoryKey key_behind(MemoryKey alias) const { return resolve(alias); }
   /// Returns the region with this key; nothing if the key is unknown.
   std::optional<Region> find_region(MemoryKey key) const;
+  /// Publishes that `moved` bytes of the region, from `address` on, are in the memory file: in its
+  /// entry, and in those of the windows bound to it. Returns false if the key does not name this
+  /// memory any more.
+  bool set_moved(MemoryKey key, std::uint64_t address, std::uint64_t moved);
+  /// Peers pay anew, up to `price` (Backing).
+  void set_price(MemoryKey key, std::uint64_t price);
+  /// Returns true if some region with one of these rights or kinds has bytes in the range.
+  bool any_overlaps(std::uint64_t address, std::uint64_t length, std::uint32_t access) const;
+  /// Requires the lock of `find_locked`. Adds to what peers have paid for the use of the region
+  /// (Backing), or for a window's region. Returns that region's key if its owner should move it;
+  /// else 0.
+  MemoryKey pay(const Region& region, std::uint64_t nanoseconds) const;
 
   // Windows: region_windows.cpp.
   /// Adds an unbound window. Its key identifies it, but gives no access.

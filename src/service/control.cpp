@@ -141,7 +141,13 @@ Result<void> Control::answer(Client& client, const Incoming& incoming) {
 
 namespace {
 
+Error none_runs(const ServiceName& name) {
+  return {ENOENT, fmt::format("no {} runs: 'verbatim {} up' starts it", name.text(), name.kind)};
+}
+
+/// One that ends just now, or could not begin, closes its socket with the question unread.
 Error in_words(Error error, const ServiceName& name) {
+  if (error.code == ECONNRESET || error.code == EPIPE) return none_runs(name);
   if (error.code != EAGAIN) return error;
   return {ETIMEDOUT, fmt::format("{} (process {}) does not answer", name.text(), process_of(name))};
 }
@@ -150,10 +156,7 @@ Result<Channel> put_question(const RuntimeFolder& folder, const ServiceName& nam
                              const nlohmann::json& question, TimeNs patience) {
   auto socket = connect_to(folder.socket(file_of(name)), patience);
   if (!socket && socket.error().code == EAGAIN) return std::unexpected(socket.error());
-  if (!socket) {
-    return refuse(ENOENT,
-                  fmt::format("no {} runs: 'verbatim {} up' starts it", name.text(), name.kind));
-  }
+  if (!socket) return std::unexpected(none_runs(name));
   set_patience(socket->get(), SO_SNDTIMEO, patience);
   Channel channel(std::move(*socket), kProtocol);
   const std::string text = question.dump();

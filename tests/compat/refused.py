@@ -22,11 +22,12 @@ FOLDERS = ("src/dropin/ibverbs", "src/dropin/rdmacm", "src/adapter", "src/ulp/rs
 # A refusal in the sources, and the first text after it in the same statement, which is the log
 # line.
 REFUSAL = re.compile(r'(?:\b(?:EOPNOTSUPP|ENOTSUP)\b|\bunsupported\()[^;"]*"((?:[^"\\]|\\.)*)"')
-# Not by a call of a program on such a node: between programs of different releases; on a host of a fabric; without a
-# line, because libraries try it at each start.
+# Not by a call of a program on such a node: between programs of different releases; on a host of a fabric; on sockets
+# that only the preloaded library makes; without a line, because libraries try it at each start.
 NOT_A_CALL = ("the peer has another version of the protocol",
               "RAW_PACKET queue pairs are of Ethernet ports",
               "a fabric's paths come from its subnet administrator",
+              "SDP has no mapped buffers",
               "the adapter has no enhanced connection options (ECE)")
 
 

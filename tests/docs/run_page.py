@@ -19,7 +19,17 @@ from terminal import Terminal
 
 SKIPPED = 77
 STAT = re.compile(r"\d+ \((.*)\) (\w)", re.DOTALL)
+NEEDS = re.compile(r"^<!-- needs: (\S+) -->$", re.MULTILINE)
 AGENT_SECONDS_MAX = 10  # An agent exits half a second after its last program.
+
+
+def skip_without_needs(page, prefix):
+    """A page whose first lines say `<!-- needs: FILE -->` is run where these files are, of the system or the
+    prefix."""
+    for need in NEEDS.findall(page.read_text(encoding="utf-8")):
+        if not (prefix / need).exists():  # An absolute path is itself.
+            print(f"skipped: {need} is missing")
+            sys.exit(SKIPPED)
 
 
 def enter_namespaces():
@@ -150,6 +160,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
     parser.add_argument("--prefix", type=pathlib.Path, required=True, help="where Verbatim is installed")
     options = parser.parse_args()
+    skip_without_needs(options.page, options.prefix)
     enter_namespaces()
     home = pathlib.Path(tempfile.mkdtemp(prefix="verbatim-guide."))
     run = None

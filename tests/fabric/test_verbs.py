@@ -69,6 +69,9 @@ class Verbs(unittest.TestCase):
                     with self.subTest((path, kind, index)):
                         BED.run("H1", "env", f"VERBATIM_PATH={path}", f"{BED.build}/bin/without_grh", kind, index)
 
+    def test_what_is_made_and_destroyed_leaves_nothing(self):
+        print(BED.run("H1", f"{BED.build}/bin/cycles", "300"))
+
     def test_programs_that_are_killed_leave_the_fabric_to_others(self):
         size, count = 65536, 500
         for number in range(6):

@@ -181,11 +181,23 @@ def programs_that_check_the_size_of_buffers(address):
     os.close(peer)
 
 
+def the_libraries_keep_theirs(address):
+    """The program closes all that it knows, and more."""
+    one, peer = pair(address)
+    last = max(one, peer)
+    for close_all in (lambda: os.closerange(last + 1, 1 << 16), lambda: LIBC.closefrom(last + 1)):
+        os.dup2(os.open("/dev/null", os.O_RDONLY), HIGH, inheritable=True)
+        close_all()
+        expect("/dev/null is open", os.path.exists(f"/proc/self/fd/{HIGH}"), False)
+        expect_talk(one, peer)
+    expect_life_until_closed(one, peer)
+
+
 if __name__ == "__main__":
     for check in (the_first_number_is_closed_first, the_last_number_ends_the_connection,
                   another_takes_the_number, a_number_that_has_duplicates_is_taken, waiting_at_a_duplicate,
                   a_listener_has_duplicates, a_child_can_only_close,
                   a_child_of_vfork_changes_nothing, a_socket_looks_like_one,
-                  programs_that_check_the_size_of_buffers):
+                  programs_that_check_the_size_of_buffers, the_libraries_keep_theirs):
         check(sys.argv[1])
         print(f"{check.__name__}: ok", flush=True)

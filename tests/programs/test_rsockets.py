@@ -101,6 +101,17 @@ def run_forking(testbed, mode):
     print(f"forking.py {mode} under librspreload: ok", flush=True)
 
 
+def run_passing(testbed, mode):
+    words = ["env", preload(testbed), "RDMAV_FORK_SAFE=1", "/usr/bin/python3", f"{FOLDER}/passing.py", mode]
+    port = testbed.free_port()
+    place = [testbed.address("a"), str(port)]
+    server = testbed.start_server("a", [*words, "server", *place], port)
+    client = testbed.start("b", [*words, "client", *place])
+    client.expect_success(SECONDS)
+    server.expect_success(SECONDS)
+    print(f"passing.py {mode} under librspreload: ok", flush=True)
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("rstream", "iperf3"):
@@ -114,6 +125,8 @@ def main():
             run_descriptors(testbed)
             for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
                 run_forking(testbed, mode)
+            for mode in ("exec", "message"):
+                run_passing(testbed, mode)
             run_preloaded(testbed, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
                           ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])
             run_preloaded(testbed, "iperf3", ["iperf3", "-s", "-1", "-B", "{a}", "-p", "{port}"],

@@ -119,6 +119,21 @@ TEST(Bind, AfIbNamesAPortOrAService) {
   }
 }
 
+/// Linux's rdma_cm had this port space; our SDP sockets use it.
+TEST(Bind, APortOfSdpIsNoneOfTcps) {
+  constexpr auto kSdp = static_cast<rdma_port_space>(0x0001);
+  const Channel channel;
+  const Id sdp = make_id(channel, kSdp);
+  const Id tcp = make_id(channel, RDMA_PS_TCP);
+  sockaddr_in any{.sin_family = AF_INET};
+  ASSERT_EQ(rdma_bind_addr(sdp.get(), reinterpret_cast<sockaddr*>(&any)), 0);
+  any.sin_port = rdma_get_src_port(sdp.get());
+  ASSERT_NE(any.sin_port, 0);
+  EXPECT_EQ(rdma_bind_addr(tcp.get(), reinterpret_cast<sockaddr*>(&any)), 0);
+  const Id other = make_id(channel, kSdp);
+  EXPECT_EQ(rdma_bind_addr(other.get(), reinterpret_cast<sockaddr*>(&any)), -1);
+}
+
 TEST(Bind, AServiceIsOnesOwnUntilTheIdGoes) {
   constexpr std::uint64_t kService = 0x1000'0000'0000'0048, kAny = ~std::uint64_t{0xff'ffff};
   const Channel channel;

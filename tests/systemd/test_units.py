@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The agent's units are what systemd takes, and take from the agent what it does not need."""
+"""The units are what systemd takes, and take from their programs what they do not need."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from units import KINDS, unit_text
+from units import UNITS, unit_text
 
 SKIPPED = 77
 # systemd-analyze's exposure level, from 0 to 100.
@@ -27,13 +27,13 @@ def main():
         return SKIPPED
     build = sys.argv[sys.argv.index("--build") + 1]
     faults = 0
-    for kind in KINDS:
+    for kind, unit in UNITS:
         with tempfile.TemporaryDirectory(prefix="verbatim-units.") as folder:
-            path = f"{folder}/verbatimd@a.service"
+            path = f"{folder}/{unit}a.service"
             with open(path, "w", encoding="utf-8") as file:
-                file.write(unit_text(build, kind))
+                file.write(unit_text(build, kind, unit))
             status, output = analyze("verify", "--man=no", *(["--user"] if kind == "user" else []), path, folder=folder)
-            ours = [line for line in output.splitlines() if "verbatimd" in line]
+            ours = [line for line in output.splitlines() if "verbatim" in line]
             if ours or status != 0:
                 print(f"{kind}: systemd-analyze verify ends with {status}: {output}")
                 faults += 1

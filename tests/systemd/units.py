@@ -2,14 +2,14 @@
 
 import os
 
-KINDS = ("system", "user")
+UNITS = (("system", "verbatimd@"), ("user", "verbatimd@"), ("user", "verbatim-target@"))
 
 
-def unit_text(build, kind):
-    """Returns the unit with the build's agent, which is not installed."""
-    with open(f"{build}/systemd/{kind}/verbatimd@.service", encoding="utf-8") as file:
+def unit_text(build, kind, unit="verbatimd@"):
+    """Returns the unit with the build's program, which is not installed."""
+    with open(f"{build}/systemd/{kind}/{unit}.service", encoding="utf-8") as file:
         lines = file.read().splitlines()
-    program = f"{os.path.abspath(build)}/bin/verbatimd"
+    program = f"{os.path.abspath(build)}/bin/{'verbatimd' if unit == 'verbatimd@' else 'verbatim'}"
     return "\n".join(f"ExecStart={program}{line[line.index(' '):]}" if line.startswith("ExecStart=") else line
                      for line in lines) + "\n"
 

@@ -40,6 +40,6 @@ def options(build):
     return found
 
 
-def agent_options(build, program):
+def agent_options(build, program, *words):
     """Returns those of a daemon; the last line of its help names two."""
-    return set(re.findall(r"(?<=[ \n])--[a-z-]+", _help(f"{build}/bin/{program}").split("usage:", 1)[1]))
+    return set(re.findall(r"(?<=[ \n])--[a-z-]+", _help(f"{build}/bin/{program}", *words).split("usage:", 1)[1]))

@@ -69,11 +69,13 @@ class Commands(unittest.TestCase):
         told = re.findall(r"^\.Ss verbatim (.+)$", page("verbatim.1"), re.MULTILINE)
         self.assertEqual(told, command_help.commands(BUILD))
         in_synopsis = re.findall(r"^\.Cm (.+)$", section(page("verbatim.1"), ".Sh SYNOPSIS"), re.MULTILINE)
-        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster")])
+        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster", "target", "nic")])
 
     def test_options_of_the_agent(self):
         self.assertEqual(flags(page("verbatimd.8")), command_help.agent_options(BUILD, "verbatimd"))
+        self.assertEqual(flags(page("verbatim-ulpd.8")), command_help.agent_options(BUILD, "verbatim-ulpd", "target"))
         self.assertEqual(flags(page("verbatim-fabricd.8")), command_help.agent_options(BUILD, "verbatim-fabricd"))
+        self.assertEqual(flags(page("verbatim-nicd.8")), command_help.agent_options(BUILD, "verbatim-nicd"))
 
 
 class Variables(unittest.TestCase):
@@ -92,7 +94,8 @@ class Variables(unittest.TestCase):
 class Form(unittest.TestCase):
     def test_no_warning(self):
         pages = sorted(PAGES.glob("*.[1-8]"))
-        self.assertEqual([path.name for path in pages], ["verbatim-fabricd.8", "verbatim.1", "verbatim.7", "verbatimd.8"])
+        self.assertEqual([path.name for path in pages], ["verbatim-fabricd.8", "verbatim-nicd.8", "verbatim-ulpd.8",
+                                                        "verbatim.1", "verbatim.7", "verbatimd.8"])
         if not shutil.which("mandoc"):
             self.skipTest("mandoc is not installed")
         done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", *pages], text=True, check=False,

@@ -10,7 +10,8 @@ NAME = re.compile(r"`([a-z_]+\.[A-Za-z0-9_.*]+)`")
 # Test programs of src/ and sim/, and the folders of their tests.
 FOLDERS = {"transport_ib": "src/transport/ib", "transport_iwarp": "src/transport/iwarp", "sim": "sim",
            "fabric_data": "src/fabric/data", "fabric_keeper": "src/fabric/keeper",
-           "fabric_protocol": "src/fabric/protocol", "fabric_trunk": "src/fabric/trunk"}
+           "fabric_protocol": "src/fabric/protocol", "fabric_trunk": "src/fabric/trunk", "ulp_sdp": "src/ulp/sdp",
+           "offload_card": "src/offload/card", "offload_switch": "src/offload/switch"}
 
 
 def is_test(root, name):

@@ -62,6 +62,7 @@ MAY_INCLUDE = {
     # Upper-layer protocols: engines see `ulp/engine` (and `ulp/storage`); drivers stand on the C interfaces.
     "ulp/engine": ("base",),
     "ulp/rdma": ("base", "service", "ulp/engine", "mad", "wire"),
+    "ulp/tcp": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/storage": ("base", "ulp/engine"),
     "ulp/backstore": ("base", "service", "ulp/engine", "ulp/storage", "ulp/rdma"),
     "ulp/scsi": ("base", "ulp/engine", "ulp/storage"),
@@ -79,12 +80,12 @@ MAY_INCLUDE = {
     "ulp/sockets": ("base",),
     # The program `verbatim-ulpd`: a table of its kinds.
     "ulp": ("base", "service", "ulp"),
-    "ulp/rsocket": ("base",),
+    "ulp/rsocket": ("base", "ulp/sockets/source.h", "ulp/sdp"),
     "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "port", "wire", "mad", "agent/client",
                        "agent/protocol/node.h", "link/fabric/fabric_link.h", "fabric/protocol", "config/device.h"),
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
-    "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/rsocket/private.h"),
+    "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/sdp/rules.h", "ulp/rsocket/private.h", "ulp/sockets"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),
@@ -101,7 +102,7 @@ MAY_INCLUDE = {
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
             "link/decorators/fault_plan.h", "link/capture_file/capture_file.h", "link/capture_file/capture_merge.h",
             # `verbatim doctor` calls the same functions as programs do.
-            "agent/identity/interfaces.h"),
+            "agent/identity/interfaces.h", "region/adoption/run_alone.h"),
     "dashboard": ("base", "observe"),
 }
 

@@ -94,7 +94,8 @@ DirectLink::Outcome DirectLink::atomic(const SendRequest& request, const LocalMe
   std::uint64_t original = 0;
   const bool is_null = ((*region)->access & region::kNull) != 0;
   const std::uint64_t there = address_in(**region, request.remote_address);
-  std::uint64_t* const word = is_null ? nullptr : at_->word(**region, there);
+  // An owner that has been asked answers, also if the word has moved into its file meanwhile.
+  std::uint64_t* const word = is_null || begun_ ? nullptr : at_->word(**region, there);
   if (word != nullptr) {
     original = apply(*word, wanted);
   } else if (!is_null) {

@@ -170,6 +170,8 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::send(const SendRequest& r
       return complete(Status::local_protection_error);
     case Copied::there_refused:
       return fail_receive(Status::local_protection_error, Status::remote_operation_error);
+    case Copied::later:
+      return look_again();
     case Copied::all:
       break;
   }
@@ -192,6 +194,8 @@ VERBATIM_ALWAYS_INLINE std::optional<DirectLink::Outcome> DirectLink::move_bytes
       return complete(Status::local_protection_error);
     case Copied::there_refused:
       return refuse_access();
+    case Copied::later:
+      return look_again();
     case Copied::all:
       break;
   }
@@ -229,15 +233,21 @@ bool DirectLink::takes_from_port(const port::Datagram& datagram) const {
 
 DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const LocalMemory& local,
                                               const port::Datagram& datagram) {
-  if (!own_.lock_soon()) return lose(local);
-  const TargetLock target_lock(target_, std::adopt_lock);
-  const Outcome outcome = deliver_datagram(request, local, datagram);
-  return has_ended() ? given_up() : outcome;
+  TimeNs end_of_waits = 0;
+  do {
+    if (!own_.lock_soon()) return lose(local);
+    const TargetLock target_lock(target_, std::adopt_lock);
+    const auto outcome = deliver_datagram(request, local, datagram);
+    if (has_ended()) return given_up();
+    if (outcome) return *outcome;
+  } while (own_.wait_while_memory_moves(end_of_waits));
+  return lose(local);
 }
 
-DirectLink::Outcome DirectLink::deliver_datagram(const SendRequest& request,
-                                                 const LocalMemory& local,
-                                                 const port::Datagram& datagram) {
+/// Returns nothing if the owner moves its memory.
+std::optional<DirectLink::Outcome> DirectLink::deliver_datagram(const SendRequest& request,
+                                                                const LocalMemory& local,
+                                                                const port::Datagram& datagram) {
   if (!is_there() || !target_.takes_datagrams) return lose(local);
   if (datagram.origin.port != 0 && !takes_from_port(datagram)) return lose(local);
   if (datagram.qkey != target_.qkey) {
@@ -259,6 +269,7 @@ DirectLink::Outcome DirectLink::deliver_datagram(const SendRequest& request,
   if (copied == Copied::all) {
     copied = at_->copy_to_receive(local, 0, request.length, wire::Grh::kSize);
   }
+  if (copied == Copied::later) return std::nullopt;
   if (copied == Copied::here_refused) return complete(Status::local_protection_error);
   if (copied == Copied::there_refused) {
     return fail_receive(Status::local_protection_error, Status::success);

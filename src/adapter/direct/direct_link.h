@@ -154,8 +154,8 @@ class DirectLink {
   Outcome deliver(const transport::SendRequest& request);
   Outcome complete_receive(const Completion& completion, const transport::SendRequest& request);
   Outcome lose(const LocalMemory& local);
-  Outcome deliver_datagram(const transport::SendRequest& request, const LocalMemory& local,
-                           const port::Datagram& datagram);
+  std::optional<Outcome> deliver_datagram(const transport::SendRequest& request,
+                                          const LocalMemory& local, const port::Datagram& datagram);
   bool takes_from_port(const port::Datagram& datagram) const;
   bool take_receive() { return at_->take_receive(); }
   /// Notifies the process that owns the target queue pair.

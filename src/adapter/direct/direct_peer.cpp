@@ -38,14 +38,6 @@ std::uint64_t inode_of(int fd) {
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-/// Returns the first extent that ends after `address`, or null. The extents are sorted.
-const region::Extent* extent_behind(std::span<const region::Extent> extents,
-                                    std::uint64_t address) {
-  const auto found = std::ranges::upper_bound(
-      extents, address, {}, [](const region::Extent& one) { return one.address + one.length; });
-  return found == extents.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<DirectPeer>> DirectPeer::map(PeerDescriptors descriptors) {
@@ -172,25 +164,33 @@ std::byte* DirectPeer::window(std::uint64_t number) const {
   return base;
 }
 
-DirectPeer::Run DirectPeer::find_extent(const region::Region& region, std::uint64_t address,
-                                        std::uint64_t length, WindowCache& cache) const {
-  const region::Backing& backing = region.backing;
-  const region::Extent* extent = &backing.first;
-  if (address - extent->address >= extent->length) {
-    if (backing.count <= 1) return {nullptr, length};
-    const Offset<region::Extent> all{backing.all};
-    extent = extent_behind(std::span(at(all), backing.count), address);
-    if (extent == nullptr) return {nullptr, length};
-    if (address < extent->address) return {nullptr, std::min(length, extent->address - address)};
+std::byte* DirectPeer::window(std::uint64_t number, WindowCache& cache) const {
+  if (number == cache.number) return cache.base;
+  const WindowCache::Other last{cache.number, cache.base};
+  const auto known = std::ranges::find(cache.others, number, &WindowCache::Other::number);
+  if (known != cache.others.end()) {
+    cache.base = known->base;
+    *known = last;
+  } else {
+    cache.base = window(number);
+    cache.others[cache.next++ % cache.others.size()] = last;
   }
-  const std::uint64_t within = address - extent->address;
-  const std::uint64_t offset = extent->offset + within;
-  const std::uint64_t number = offset / DirectPeer::kWindowBytes;
-  if (number != cache.number) cache = {number, window(number)};
-  if (cache.base == nullptr) return {nullptr, std::min(length, extent->length - within)};
-  return {cache.base + offset % DirectPeer::kWindowBytes,
-          std::min({length, extent->length - within,
-                    DirectPeer::kWindowBytes - offset % DirectPeer::kWindowBytes})};
+  cache.number = number;
+  return cache.base;
+}
+
+DirectPeer::Run DirectPeer::find_moved(const region::Region& region, std::uint64_t address,
+                                       std::uint64_t length, WindowCache& cache) const {
+  const region::Backing& backing = region.backing;
+  const std::uint64_t moved = backing.moved();
+  if (moved > 0 && address < backing.address) {  // Bytes before the first whole page.
+    return {nullptr, std::min(length, backing.address - address)};
+  }
+  const std::uint64_t within = address - backing.address;
+  if (within >= moved) return {nullptr, length};
+  std::byte* const base = window(address / kWindowBytes, cache);
+  const auto run = std::min({length, moved - within, kWindowBytes - address % kWindowBytes});
+  return {base == nullptr ? nullptr : base + address % kWindowBytes, run};
 }
 
 bool DirectPeer::copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -84,35 +85,43 @@ class DirectPeer {
     std::byte* here = nullptr;
     std::uint64_t length = 0;  // At least 1, at most the wanted length.
   };
-  /// Caches the last 1 GiB window of the peer's memory file. One per user, so that threads share no
+  /// Caches the last windows of the peer's memory file. One per user, so that threads share no
   /// cache line.
   struct WindowCache {
-    std::uint64_t number = ~std::uint64_t{0};
+    struct Other {
+      std::uint64_t number = ~std::uint64_t{0};
+      std::byte* base = nullptr;
+    };
+    std::uint64_t number = ~std::uint64_t{0};  // The last one.
     std::byte* base = nullptr;
+    std::array<Other, 4> others{};  // Used before.
+    unsigned next = 0;
   };
   /// Returns a contiguous run of the region from `address` (of the peer's process) on, at most
   /// `length` bytes. `here` is null if this run is not mapped here (on-demand or imported memory,
-  /// or pages outside the memory file): use copy_by_kernel. Requires the lock under which `region`
-  /// was looked up.
+  /// or pages that have not moved into the memory file): use copy_by_kernel. Requires the lock
+  /// under which `region` was looked up.
   Run find(const region::Region& region, std::uint64_t address, std::uint64_t length,
            WindowCache& cache) const {
     constexpr std::uint32_t kNotHere = region::kOnDemand | region::kImported;
     if ((region.access & kNotHere) != 0) return {nullptr, length};
     if (is_own_) return {reinterpret_cast<std::byte*>(address), length};  // NOLINT
     // Usually all of it is in the window used last.
-    const region::Extent& first = region.backing.first;
-    const std::uint64_t within = address - first.address;
-    const std::uint64_t offset = first.offset + within;
-    const bool is_near = within < first.length && length <= first.length - within &&
-                         offset / kWindowBytes == cache.number && cache.base != nullptr &&
-                         offset % kWindowBytes + length <= kWindowBytes;
-    if (is_near) return {cache.base + offset % kWindowBytes, length};
-    return find_extent(region, address, length, cache);
+    const std::uint64_t moved = region.backing.moved();
+    const std::uint64_t within = address - region.backing.address;
+    const bool is_near = within < moved && length <= moved - within &&
+                         address / kWindowBytes == cache.number && cache.base != nullptr &&
+                         address % kWindowBytes + length <= kWindowBytes;
+    if (is_near) return {cache.base + address % kWindowBytes, length};
+    return find_moved(region, address, length, cache);
   }
   /// Copies between `here` and address `there` of the peer with process_vm_readv/writev(2). Returns
   /// false if a page is not mapped in the peer; a part may have been copied.
   bool copy_by_kernel(std::byte* here, std::uint64_t there, std::uint64_t length,
                       bool to_peer) const;
+  /// Returns true if the kernel must not copy now (`ArenaHeader::moves_memory`). Requires a
+  /// target's lock.
+  bool moves_memory() const { return header().moves_memory.load(std::memory_order_seq_cst); }
 
  private:
   DirectPeer() = default;
@@ -120,9 +129,10 @@ class DirectPeer {
             std::atomic<std::uint32_t>& place, std::uint32_t notifications) const;
   Result<void> attach(PeerDescriptors descriptors);
   void announce() const;
-  Run find_extent(const region::Region& region, std::uint64_t address, std::uint64_t length,
-                  WindowCache& cache) const;
+  Run find_moved(const region::Region& region, std::uint64_t address, std::uint64_t length,
+                 WindowCache& cache) const;
   std::byte* window(std::uint64_t number) const;
+  std::byte* window(std::uint64_t number, WindowCache& cache) const;
 
   bool is_own_ = false;
   std::atomic<bool> gone_{false};

@@ -5,6 +5,7 @@
 #include "adapter/direct/imported_memory.h"
 #include "base/time.h"
 #include "region/held_memory.h"
+#include "region/kernel_copies.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -39,6 +40,7 @@ std::optional<std::uint64_t> execute(region::RegionTable& regions, const OwnerRe
     const auto address = reinterpret_cast<std::uint64_t>(hold->address());
     return ImportedMemory::of_process().execute(address, wanted, execute_at);
   }
+  const region::KernelCopies::Copy while_nothing_moves;
   std::uint64_t zero = 0;
   std::uint64_t* const word = word_of(*hold, zero);
   if (word == nullptr) return std::nullopt;

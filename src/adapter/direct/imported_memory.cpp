@@ -89,11 +89,17 @@ bool ImportedMemory::copy(std::uint64_t address, std::byte* here, std::uint64_t 
   std::uint64_t iova = 0;
   const auto imported = find(address, iova);
   if (imported == nullptr) return false;
-  const TargetLock target_lock(imported->target->target());
   const auto right = to_owner ? region::kLocalWrite : region::kLocalRead;
-  const region::Region* const region = find_locked(*imported, iova, length, right);
-  return region != nullptr &&
-         imported->target->copy_plain(*region, address_in(*region, iova), here, length, to_owner);
+  TimeNs end_of_waits = 0;
+  do {
+    const TargetLock target_lock(imported->target->target());
+    const region::Region* const region = find_locked(*imported, iova, length, right);
+    if (region == nullptr) return false;
+    const auto copied =
+        imported->target->copy_plain(*region, address_in(*region, iova), here, length, to_owner);
+    if (copied != MappedTarget::Copied::later) return copied == MappedTarget::Copied::all;
+  } while (imported->target->wait_while_memory_moves(end_of_waits));
+  return false;
 }
 
 std::optional<std::uint64_t> ImportedMemory::execute(std::uint64_t address,

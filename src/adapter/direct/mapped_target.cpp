@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <sched.h>
+
 #include "adapter/memory/scatter.h"
 #include "region/held_memory.h"
 #include "region/memory.h"
@@ -55,7 +57,7 @@ MappedTarget::Copied MappedTarget::copy_pieces(const region::Region& there, std:
                                                std::uint64_t length, bool to_peer) {
   if (!local.inlined.empty()) {
     auto* const bytes = const_cast<std::byte*>(local.inlined.data() + offset);
-    return copy_plain(there, address, bytes, length, true) ? Copied::all : Copied::there_refused;
+    return copy_plain(there, address, bytes, length, true);
   }
   Copied copied = Copied::all;
   const std::uint32_t right = to_peer ? region::kLocalRead : region::kLocalWrite;
@@ -86,9 +88,9 @@ MappedTarget::Copied MappedTarget::copy_piece(const region::Region& there, std::
     } else if (is_null) {
       copied = copy_zeroes(part, run.length, to_peer);
     } else if (part.backing() != region::Hold::Backing::memory) {
-      copied = copy_through(address + done, part, run.length, to_peer);
-    } else if (!peer_->copy_by_kernel(part.address(), address + done, run.length, to_peer)) {
-      copied = Copied::there_refused;
+      copied = copy_through(there, address + done, part, run.length, to_peer);
+    } else {
+      copied = copy_by_kernel(there, address + done, part.address(), run.length, to_peer);
     }
     if (copied != Copied::all) return copied;
     done += run.length;
@@ -111,33 +113,58 @@ MappedTarget::Copied MappedTarget::copy_zeroes(const region::Hold& here, std::ui
 }
 
 /// Neither side's memory is mapped here: copies through a buffer.
-MappedTarget::Copied MappedTarget::copy_through(std::uint64_t address, const region::Hold& here,
-                                                std::uint64_t length, bool to_peer) const {
+MappedTarget::Copied MappedTarget::copy_through(const region::Region& there, std::uint64_t address,
+                                                const region::Hold& here, std::uint64_t length,
+                                                bool to_peer) {
   std::array<std::byte, 4096> buffer;
   for (std::uint64_t done = 0; done < length;) {
     const auto part = std::min<std::uint64_t>(length - done, buffer.size());
     const MutableByteSpan bytes(buffer.data(), part);
     const region::Hold rest = here.subrange(done);
     if (to_peer && !read_held(rest, bytes)) return Copied::here_refused;
-    if (!peer_->copy_by_kernel(bytes.data(), address + done, part, to_peer)) {
-      return Copied::there_refused;
-    }
+    const Copied copied = copy_by_kernel(there, address + done, bytes.data(), part, to_peer);
+    if (copied != Copied::all) return copied;
     if (!to_peer && !write_held(rest, bytes)) return Copied::here_refused;
     done += part;
   }
   return Copied::all;
 }
 
-bool MappedTarget::copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
-                              std::uint64_t length, bool to_peer) {
+MappedTarget::Copied MappedTarget::copy_by_kernel(const region::Region& there,
+                                                  std::uint64_t address, std::byte* here,
+                                                  std::uint64_t length, bool to_peer) {
+  // What a system call costs, and a copy by it beside one that the program makes (measured).
+  constexpr std::uint64_t kCallNs = 2'000;
+  constexpr std::uint64_t kBytesPerNs = 10;
+  if (peer_->moves_memory()) return Copied::later;
+  pay(there, kCallNs + length / kBytesPerNs);
+  const bool copied = peer_->copy_by_kernel(here, address, length, to_peer);
+  return copied ? Copied::all : Copied::there_refused;
+}
+
+/// Counts what this use of the peer's memory has cost because it is not mapped here. If that is as
+/// much as it would cost to move it, asks its owner to do so.
+void MappedTarget::pay(const region::Region& there, std::uint64_t nanoseconds) {
+  const MemoryKey wanted = peer_->regions().pay(there, nanoseconds);
+  if (raw(wanted) == 0 || peer_->is_own()) return;
+  std::uint32_t none = 0;
+  if (!target_.begin_step()) return;
+  const bool is_first = target_.wanted_memory.compare_exchange_strong(none, raw(wanted));
+  target_.end_step();
+  if (is_first) notify(kMemoryWanted);
+}
+
+MappedTarget::Copied MappedTarget::copy_plain(const region::Region& there, std::uint64_t address,
+                                              std::byte* here, std::uint64_t length, bool to_peer) {
   if ((there.access & region::kNull) != 0) {
     if (!to_peer) std::memset(here, 0, length);
-    return true;
+    return Copied::all;
   }
   while (length > 0) {
     const auto run = peer_->find(there, address, length, cache_);
     if (run.here == nullptr) {
-      if (!peer_->copy_by_kernel(here, address, run.length, to_peer)) return false;
+      const Copied copied = copy_by_kernel(there, address, here, run.length, to_peer);
+      if (copied != Copied::all) return copied;
     } else if (to_peer) {
       copy_in_order(run.here, ByteSpan(here, run.length));
     } else {
@@ -147,11 +174,14 @@ bool MappedTarget::copy_plain(const region::Region& there, std::uint64_t address
     here += run.length;
     length -= run.length;
   }
-  return true;
+  return Copied::all;
 }
 
 std::uint64_t* MappedTarget::word(const region::Region& there, std::uint64_t address) {
-  return reinterpret_cast<std::uint64_t*>(find(there, address, 8));
+  constexpr std::uint64_t kAskingNs = 10'000;  // The owner's background thread must wake.
+  std::byte* const word = find(there, address, sizeof(std::uint64_t));
+  if (word == nullptr) pay(there, kAskingNs);
+  return reinterpret_cast<std::uint64_t*>(word);
 }
 
 bool MappedTarget::lock_after_waiting() {
@@ -163,6 +193,19 @@ bool MappedTarget::lock_after_waiting() {
   if (arena::lock_after_waiting(target_)) return true;
   stopped_until_ = monotonic_now() + kNoWait;
   return false;
+}
+
+bool MappedTarget::wait_while_memory_moves(TimeNs& end) {
+  const TimeNs begin = monotonic_now();
+  if (end == 0) end = begin < moves_until_ ? begin : begin + kSecond;
+  while (peer_->moves_memory() && !peer_->is_gone()) {
+    if (monotonic_now() >= end) {
+      moves_until_ = monotonic_now() + kNoWait;
+      return false;
+    }
+    sched_yield();
+  }
+  return monotonic_now() < end && !peer_->is_gone();
 }
 
 bool MappedTarget::take_receive() {

@@ -45,8 +45,8 @@ struct LocalMemory {
   }
 };
 
-/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor and
-/// `lock_soon` require the target's lock.
+/// A target in a mapped peer, with the peer's memory and queues. All calls but the constructor,
+/// `lock_soon` and `wait_while_memory_moves` require the target's lock.
 class MappedTarget {
  public:
   MappedTarget(std::shared_ptr<DirectPeer> peer, std::uint32_t local_number);
@@ -91,7 +91,12 @@ class MappedTarget {
     return peer_->regions().find_locked(key, iova, length, right, {target_.pd, qpn}, remote_key_);
   }
 
-  enum class Copied : std::uint8_t { all, here_refused, there_refused };
+  /// `later`: the owner moves its memory; try again soon, without the target's lock meanwhile.
+  enum class Copied : std::uint8_t { all, here_refused, there_refused, later };
+  /// Waits until the owner does not move its memory; without the lock for which the owner waits.
+  /// Returns false after a second of a request's waits; `end` begins as 0. An owner that was waited
+  /// for in vain a moment ago is not waited for again: it is stopped.
+  bool wait_while_memory_moves(TimeNs& end);
   /// Copies bytes [offset, offset + length) of the local buffer to the current receive, starting at
   /// its byte `before + offset`. `there_refused`: the receive's own key or memory is bad.
   Copied copy_to_receive(const LocalMemory& local, std::uint64_t offset, std::uint64_t length,
@@ -109,12 +114,11 @@ class MappedTarget {
     copy_in_order(to_peer ? to : here, {to_peer ? here : to, length});
     return Copied::all;
   }
-  /// Copies between `here` and `address` of the peer's process. Returns false if the peer's memory
-  /// is not mapped.
-  bool copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
-                  std::uint64_t length, bool to_peer);
+  /// Copies between `here` and `address` of the peer's process.
+  Copied copy_plain(const region::Region& there, std::uint64_t address, std::byte* here,
+                    std::uint64_t length, bool to_peer);
   /// Returns the address at which this process has the 8 aligned bytes at `address` of the peer
-  /// mapped; null if peers cannot map them (then ask the owner). `there` is no null region.
+  /// mapped; null if they are not mapped here (then ask the owner). `there` is no null region.
   std::uint64_t* word(const region::Region& there, std::uint64_t address);
 
  private:
@@ -139,15 +143,19 @@ class MappedTarget {
                      std::uint64_t offset, std::uint64_t length, bool to_peer);
   Copied copy_piece(const region::Region& there, std::uint64_t address, const region::Hold& here,
                     std::uint64_t length, bool to_peer);
+  Copied copy_by_kernel(const region::Region& there, std::uint64_t address, std::byte* here,
+                        std::uint64_t length, bool to_peer);
+  void pay(const region::Region& there, std::uint64_t nanoseconds);
   static Copied copy_zeroes(const region::Hold& here, std::uint64_t length, bool to_peer);
-  Copied copy_through(std::uint64_t address, const region::Hold& here, std::uint64_t length,
-                      bool to_peer) const;
+  Copied copy_through(const region::Region& there, std::uint64_t address, const region::Hold& here,
+                      std::uint64_t length, bool to_peer);
 
   const std::shared_ptr<DirectPeer> peer_;
   const std::uint32_t local_number_;
   DirectTarget& target_;
   bool was_refused_ = false;
   TimeNs stopped_until_ = 0;  // Until then `lock_soon` does not wait.
+  TimeNs moves_until_ = 0;    // Nor does `wait_while_memory_moves`.
   DirectPeer::WindowCache cache_;
   region::KeyCache remote_key_;
   region::KeyCache receive_key_;

@@ -165,27 +165,27 @@ void PeerDirectory::on_doorbell() {
     }
   }
   serve_notifications();
+  if (visited_.move_memory()) eventfd_write(doorbell_, 1);
 }
 
 void PeerDirectory::serve_notifications() {
   // Requests to the owner are served outside of passes and need the adapter's lock. Allocates
   // nothing, because after a failure the cleared bits would be lost.
-  std::bitset<kProxyTargetsMax> proxies;
+  std::bitset<kTargetsMax> notified;
   progress_.between_passes([&] {
     const auto serve_target = [&](std::uint32_t local) {
-      if (local >= kProgramQueuePairsMax) {
-        proxies.set(local - kProgramQueuePairsMax);
-        return;
-      }
-      visited_.on_target_notified(local);
+      notified.set(local);
+      if (local < kProgramQueuePairsMax) visited_.on_target_notified(local);
     };
     const auto serve_queue = [&](std::uint32_t local) { visited_.on_queue_notified(local); };
     for_each_number(arena_.header().notified_targets, serve_target, true);
     for_each_number(arena_.header().notified_srqs, serve_queue, true);
   });
-  if (proxies.none()) return;
-  for (std::uint32_t i = 0; i < kProxyTargetsMax; ++i) {
-    if (proxies[i]) serve_proxy(arena_.target(kProgramQueuePairsMax + i));
+  for (auto i = notified._Find_first(); i < notified.size(); i = notified._Find_next(i)) {
+    DirectTarget& target = arena_.target(static_cast<std::uint32_t>(i));
+    if (i >= kProgramQueuePairsMax) serve_proxy(target);
+    const std::uint32_t wanted = target.wanted_memory.exchange(0, std::memory_order_acq_rel);
+    if (wanted != 0) visited_.on_memory_wanted(MemoryKey{wanted});
   }
 }
 
@@ -202,12 +202,17 @@ void PeerDirectory::serve_proxy(DirectTarget& proxy) {
 
 /// Waits until each exposed target and each proxy target has been unlocked once: a peer that uses a
 /// region of this process holds one of these locks.
-void PeerDirectory::wait_for_target_unlocks() {
+bool PeerDirectory::wait_for_target_unlocks(TimeNs deadline) {
+  bool are_free = true;
+  const auto wait = [&](std::uint32_t local_number) {
+    are_free = are_free && wait_for_target_unlock(arena_.target(local_number), deadline);
+  };
   const std::uint32_t proxies = arena_.header().proxy_count.load(std::memory_order_seq_cst);
   for (std::uint32_t i = 0; i < std::min(proxies, kProxyTargetsMax); ++i) {
-    wait_for_target_unlock(arena_.target(kProgramQueuePairsMax + i));
+    wait(kProgramQueuePairsMax + i);
   }
-  for_each_number(exposed_, [this](std::uint32_t i) { wait_for_target_unlock(arena_.target(i)); });
+  for_each_number(exposed_, wait);
+  return are_free;
 }
 
 /// A thread of this process that uses a region holds the lock of the queue pair that it works for.

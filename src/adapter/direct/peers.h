@@ -25,8 +25,8 @@ namespace verbatim::adapter {
 /// Over InfiniBand the address is empty, and the node is the own one.
 using AskForPeer = std::function<Result<PeerDescriptors>(const SocketAddress&, Qpn)>;
 
-/// The parts of this program that peers affect. Called by the background thread, in a pass;
-/// `answer_importer` outside of passes.
+/// The parts of this program that peers affect. Called by the background thread, in a pass unless
+/// said otherwise.
 class Visited {
  public:
   /// The peer's process has ended.
@@ -40,8 +40,12 @@ class Visited {
   /// Waits until the thread that now uses the program's regions under the queue pair's lock has
   /// released it.
   virtual void wait_for_user(std::uint32_t local_number) = 0;
-  /// Answers a request from an importer of this program's objects.
+  /// Answers a request from an importer of this program's objects. Outside of passes.
   virtual void answer_importer(OwnerRequest& wanted) = 0;
+  /// Peers ask that the region's memory moves into the memory file. Outside of passes.
+  virtual void on_memory_wanted(MemoryKey key) = 0;
+  /// Moves some of what is wanted; returns true if there is more. Outside of passes.
+  virtual bool move_memory() = 0;
 
  protected:
   ~Visited() = default;
@@ -75,8 +79,9 @@ class PeerDirectory {
     std::atomic<std::uint64_t>& word = exposed_[local_number / 64];
     found ? word.fetch_or(bit) : word.fetch_and(~bit);
   }
-  /// Waits until each target and proxy target that peers hold now has been released.
-  void wait_for_target_unlocks();
+  /// Waits until each target and proxy target that peers hold now has been released. Returns false
+  /// at the deadline.
+  bool wait_for_target_unlocks(TimeNs deadline = kNever);
 
  private:
   struct KnownPeer {

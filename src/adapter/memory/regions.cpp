@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "adapter/limits.h"
+#include "adapter/memory/adoption.h"
 #include "base/assert.h"
 #include "region/memory.h"
 
@@ -38,11 +39,13 @@ Result<void> check_memory(const region::Region& region) {
 
 }  // namespace
 
-Regions::Regions(Arena& arena, region::MemoryFile* memory)
-    : arena_(arena),
-      memory_(memory),
-      table_(arena.header().region_header,
+Regions::Regions(Arena& arena)
+    : table_(arena.header().region_header,
              std::span(arena.at(arena.header().regions), kRegionsMax)) {}
+
+Regions::~Regions() = default;
+
+void Regions::adopt_by(std::unique_ptr<Adoption> adoption) { adoption_ = std::move(adoption); }
 
 Result<PdNumber> Regions::allocate_pd() {
   const std::lock_guard guard(lock_);
@@ -127,51 +130,43 @@ Result<ForeignDomain> Regions::origin_of(PdNumber pd) {
 Result<MemoryKey> Regions::register_memory(const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return std::unexpected(valid.error());
   region::Region wanted = region;
-  auto adopted = adopt(wanted);
-  if (!adopted) return std::unexpected(adopted.error());
-  auto key = enter(wanted, *adopted);
-  if (!key) release(*adopted);
-  return key;
+  if (adoption_) wanted.backing = Adoption::backing_of(region);
+  return enter(wanted);
 }
 
-Result<MemoryKey> Regions::enter(const region::Region& region, const Adopted& adopted) {
+Result<MemoryKey> Regions::enter(const region::Region& region) {
   const std::lock_guard guard(lock_);
   const auto pd = pds_.find(region.pd);
   if (pd == pds_.end()) return refuse(EINVAL, "no such protection domain");
   auto key = table_.add(region);
   if (!key) return key;
   ++pd->second.users;
-  registered_.emplace(*key, Registered{region.pd, adopted});
+  registered_.emplace(*key, region.pd);
   return key;
 }
 
 Result<void> Regions::deregister_memory(MemoryKey key) {
   if (auto removed = table_.remove(key); !removed) return removed;
-  Adopted adopted;
   {
     const std::lock_guard guard(lock_);
     const auto found = registered_.find(key);
     VERBATIM_ASSERT(found != registered_.end());
-    --pds_[found->second.pd].users;
-    adopted = std::move(found->second.adopted);
+    --pds_[found->second].users;
     registered_.erase(found);
   }
-  release(adopted);
+  if (adoption_) adoption_->forget(key);
   return {};
 }
 
 Result<void> Regions::change_memory(MemoryKey key, const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return valid;
   region::Region wanted = region;
-  auto adopted = adopt(wanted);
-  if (!adopted) return std::unexpected(adopted.error());
-  // Releases the old memory or, after a failure, the new one.
-  const auto changed = exchange(key, wanted, *adopted);
-  release(*adopted);
-  return changed;
+  if (adoption_ == nullptr) return exchange(key, wanted);
+  wanted.backing = Adoption::backing_of(region);
+  return adoption_->exchange(key, [&] { return exchange(key, wanted); });
 }
 
-Result<void> Regions::exchange(MemoryKey key, const region::Region& region, Adopted& adopted) {
+Result<void> Regions::exchange(MemoryKey key, const region::Region& region) {
   const std::lock_guard guard(lock_);
   const auto to = pds_.find(region.pd);
   if (to == pds_.end()) return refuse(EINVAL, "no such protection domain");
@@ -180,40 +175,10 @@ Result<void> Regions::exchange(MemoryKey key, const region::Region& region, Adop
     return refuse(EINVAL, fmt::format("no region has the key {:#010x}", raw(key)));
   }
   if (auto changed = table_.change(key, region); !changed) return changed;
-  --pds_[found->second.pd].users;
+  --pds_[found->second].users;
   ++to->second.users;
-  found->second.pd = region.pd;
-  std::swap(found->second.adopted, adopted);
+  found->second = region.pd;
   return {};
-}
-
-Result<Regions::Adopted> Regions::adopt(region::Region& region) {
-  constexpr std::uint32_t kNotAdopted = region::kOnDemand | region::kImported | region::kNull;
-  Adopted adopted;
-  if (memory_ == nullptr || (region.access & kNotAdopted) != 0) return adopted;
-  adopted.extents = memory_->adopt(region.address, region.length);
-  if (adopted.extents.empty()) return adopted;
-  region.backing = {.first = adopted.extents.front(),
-                    .all = 0,
-                    .count = static_cast<std::uint32_t>(adopted.extents.size())};
-  if (adopted.extents.size() == 1) return adopted;
-  const auto list = arena_.allocate(adopted.extents.size() * sizeof(region::Extent));
-  if (!list) {
-    release(adopted);
-    return std::unexpected(list.error());
-  }
-  adopted.list = *list;
-  region.backing.all = list->value;
-  std::ranges::copy(adopted.extents, arena_.at(Offset<region::Extent>{list->value}));
-  return adopted;
-}
-
-void Regions::release(const Adopted& adopted) {
-  if (adopted.extents.empty()) return;
-  memory_->release(adopted.extents);
-  if (adopted.list) {
-    arena_.free(adopted.list, adopted.extents.size() * sizeof(region::Extent));
-  }
 }
 
 Result<MemoryKey> Regions::allocate_window(region::EntryKind type, PdNumber number) {

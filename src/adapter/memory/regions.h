@@ -12,14 +12,13 @@
 #include "arena/receive_ring.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "region/adoption/memory_file.h"
-#include "region/extent.h"
 #include "region/region_table.h"
 
 namespace verbatim::adapter {
 
 using namespace arena;
 
+class Adoption;
 class MappedTarget;
 
 /// The origin of an imported protection domain.
@@ -32,9 +31,12 @@ struct ForeignDomain {
 /// table. Any thread.
 class Regions {
  public:
-  /// `memory`: where registered memory is shared with peers; null without the direct path.
-  Regions(Arena& arena, region::MemoryFile* memory);
+  explicit Regions(Arena& arena);
+  ~Regions();
   region::RegionTable& table() { return table_; }
+  /// Memory of regions moves for peers; without this call it does not.
+  void adopt_by(std::unique_ptr<Adoption> adoption);
+  Adoption* adoption() { return adoption_.get(); }
 
   Result<PdNumber> allocate_pd();
   /// EBUSY while regions, windows or queue pairs use it.
@@ -62,7 +64,7 @@ class Regions {
   /// nothing has changed.
   Result<void> change_memory(MemoryKey key, const region::Region& region);
   /// Adds memory of another process, without checks and without sharing.
-  Result<MemoryKey> enter_imported(const region::Region& region) { return enter(region, {}); }
+  Result<MemoryKey> enter_imported(const region::Region& region) { return enter(region); }
   /// `ibv_alloc_mw`.
   Result<MemoryKey> allocate_window(region::EntryKind type, PdNumber pd);
   Result<void> deallocate_window(MemoryKey window, PdNumber pd);
@@ -77,29 +79,16 @@ class Regions {
     ForeignDomain origin;
     std::uint32_t imports = 0;  // Number of imports.
   };
-  /// The region's parts that peers can map. `release` ends the sharing.
-  struct Adopted {
-    std::vector<region::Extent> extents;
-    Offset<std::byte> list;  // In the arena, if there is more than one.
-  };
-  struct Registered {
-    PdNumber pd{};
-    Adopted adopted;
-  };
   PdNumber add_pd(Pd pd);
-  Result<Adopted> adopt(region::Region& region);
-  void release(const Adopted& adopted);
-  Result<MemoryKey> enter(const region::Region& region, const Adopted& adopted);
-  /// Replaces the region of `key`. On return `adopted` holds the extents of the old region.
-  Result<void> exchange(MemoryKey key, const region::Region& region, Adopted& adopted);
+  Result<MemoryKey> enter(const region::Region& region);
+  Result<void> exchange(MemoryKey key, const region::Region& region);
 
-  Arena& arena_;
-  region::MemoryFile* const memory_;
   region::RegionTable table_;
+  std::unique_ptr<Adoption> adoption_;
   std::mutex lock_;  // Protects the members below. A leaf: no other lock is taken with it.
   std::map<PdNumber, Pd> pds_;
   std::uint32_t last_pd_ = 0;
-  std::map<MemoryKey, Registered> registered_;
+  std::map<MemoryKey, PdNumber> registered_;  // With its domain.
 };
 
 }  // namespace verbatim::adapter

@@ -6,20 +6,36 @@
 namespace verbatim::adapter::services {
 namespace {
 
+using Copied = MappedTarget::Copied;
+
+/// Calls `copy` until the owner does not move its memory. The proxy target stays locked, so the
+/// owner gives up soon.
+template <typename Copy>
+bool copies_all(MappedTarget& owner, Copy copy) {
+  TimeNs end_of_waits = 0;
+  Copied copied = copy();
+  while (copied == Copied::later && owner.wait_while_memory_moves(end_of_waits)) copied = copy();
+  return copied == Copied::all;
+}
+
 /// Payload of a SEND. Returns false also if the queue has been destroyed since the message began.
 bool place_at(MappedTarget& owner, const transport::PlaceReceive& place,
               const LocalMemory& payload) {
   if (!owner.target().holds_receive) return false;
-  return place.payload.empty() || owner.copy_to_receive(payload, 0, place.payload.size(),
-                                                        place.offset) == MappedTarget::Copied::all;
+  return place.payload.empty() || copies_all(owner, [&] {
+           return owner.copy_to_receive(payload, 0, place.payload.size(), place.offset);
+         });
 }
 
 bool write_at(MappedTarget& owner, const transport::PlaceWrite& write, Qpn qpn) {
   const auto region =
       owner.find_locked(write.key, write.address, write.payload.size(), region::kRemoteWrite, qpn);
   if (!region) return false;
-  return owner.copy_plain(**region, address_in(**region, write.address),
-                          const_cast<std::byte*>(write.payload.data()), write.payload.size(), true);
+  auto* const payload = const_cast<std::byte*>(write.payload.data());  // Only read.
+  return copies_all(owner, [&] {
+    return owner.copy_plain(**region, address_in(**region, write.address), payload,
+                            write.payload.size(), true);
+  });
 }
 
 /// The receives of the other program's queue that a packet names.
@@ -117,8 +133,10 @@ bool XrcTarget::append(port::Burst& burst, const transport::PayloadSource& paylo
                                           region::kRemoteRead, {payload.pd, core_.number}, unused);
   if (!region) return false;
   return burst.append_filled(payload.length, [&](MutableByteSpan room) {
-    return owner->copy_plain(**region, address_in(**region, payload.address), room.data(),
-                             room.size(), false);
+    return copies_all(*owner, [&] {
+      return owner->copy_plain(**region, address_in(**region, payload.address), room.data(),
+                               room.size(), false);
+    });
   });
 }
 

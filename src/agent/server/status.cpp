@@ -95,6 +95,8 @@ Json direct_json(const DirectTraffic& traffic) {
 
 const char* name_of(PortSpace space) {
   switch (space) {
+    case PortSpace::sdp:
+      return "sdp";
     case PortSpace::ipoib:
       return "ipoib";
     case PortSpace::ib:

@@ -14,8 +14,8 @@ namespace {
 using Version = std::pair<unsigned, unsigned>;
 /// Has pidfd_open(2), by which an agent sees the end of a program.
 constexpr Version kOldest{5, 3};
-/// userfaultfd(2) can protect shared memory.
-constexpr Version kGood{5, 19};
+/// MADV_POPULATE_WRITE, without which memory does not move.
+constexpr Version kGood{5, 14};
 
 Version version_of(const std::string& release) {
   Version version{0, 0};
@@ -51,9 +51,10 @@ Findings check_kernel(const Machine& machine) {
   }
   if (version < kGood) {
     return {note(kSubject,
-                 text + ": works; 5.19 and later also move registered memory back "
-                        "while threads write to it",
-                 "use a newer kernel if a program's memory is registered for moments only")};
+                 text + ": works; 5.14 and later also share registered memory with peers while "
+                        "threads write to it",
+                 "use a newer kernel if small requests between programs of one machine must be "
+                 "fast")};
   }
   return {ok(kSubject, text)};
 }
@@ -66,16 +67,16 @@ Findings check_memory_sharing(const Machine& machine) {
                   "allow it in the container's seccomp profile: no program can open the device "
                   "without")};
   }
-  if (machine.userfaultfd_error != 0) {
-    return {note(kSubject,
-                 fmt::format("userfaultfd(2) is refused ({}): memory that a program with several "
-                             "threads registers is copied by the kernel, not shared; one more "
-                             "system call for each request of a peer on this machine",
-                             std::strerror(machine.userfaultfd_error)),
-                 "allow it in the container's seccomp profile (Docker forbids it by default), or "
-                 "as root: sysctl vm.unprivileged_userfaultfd=1")};
+  if (machine.stop_error != 0) {
+    return {
+        note(kSubject,
+             fmt::format("a program's threads cannot be stopped for a moment ({}): its memory is "
+                         "copied by the kernel, not shared; a small request of a peer on this "
+                         "machine takes about 2 us longer",
+                         std::strerror(machine.stop_error)),
+             "allow ptrace(2): docker run --cap-add SYS_PTRACE, or a seccomp profile")};
   }
-  return {ok(kSubject, "registered memory can be shared with peers while threads write to it")};
+  return {ok(kSubject, "memory that peers use much can be shared while threads write to it")};
 }
 
 Findings check_peer_copy(const Machine& machine) {
@@ -116,6 +117,16 @@ Findings check_clusters(const Machine& machine) {
                            std::strerror(machine.user_namespace_error)),
                "run it as root, or see sysctl user.max_user_namespaces, "
                "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns")};
+}
+
+Findings check_smart_nic(const Machine& machine) {
+  constexpr const char* kSubject = "SmartNIC";
+  if (machine.tun_error == 0) return {ok(kSubject, "'verbatim nic' may make interfaces")};
+  return {note(
+      kSubject,
+      fmt::format("/dev/net/tun cannot be opened ({}), so that 'verbatim nic' is refused",
+                  std::strerror(machine.tun_error)),
+      machine.tun_error == EACCES ? "as root: chmod 666 /dev/net/tun" : "as root: modprobe tun")};
 }
 
 }  // namespace verbatim::cli::doctor

@@ -92,6 +92,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_MPA", check_mpa},
     {"VERBATIM_LOG", check_log},
     {"VERBATIM_PATH", check_path_name},
+    {"VERBATIM_SDP", check_switch},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
     {"VERBATIM_EARLY_RETRY", check_switch},

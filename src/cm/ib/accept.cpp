@@ -27,9 +27,16 @@ void ConnectionManager::on_message(const wire::CmReq& req, const Arrival& arriva
     out.push_back(refuse_request(arrival.reply_path, req, *reason));
     return;
   }
-  const IpEndpoints ends = endpoints_of(req.service_id, req.private_data, arrival.reply_path.to);
-  const auto listener = listeners_.find(
-      {.service = req.service_id, .address = ends.destination, .gid = req.primary.remote_gid});
+  IpEndpoints ends = endpoints_of(req.service_id, req.private_data, arrival.reply_path.to);
+  const Wanted by_service{.service = req.service_id, .gid = req.primary.remote_gid};
+  Wanted by_address = by_service;
+  by_address.address = ends.destination;
+  auto listener = listeners_.find(by_address);
+  if (!listener &&
+      wire::is_sdp(req.service_id)) {  // A listener of AF_IB, to which a Hello is data.
+    ends = {};
+    listener = listeners_.find(by_service);
+  }
   if (!listener) {
     out.push_back(refuse_request(arrival.reply_path, req, RejectReason::invalid_service_id));
     return;
@@ -59,16 +66,16 @@ void ConnectionManager::deliver_request(const wire::CmReq& req, Connection& conn
   wait_at(connection, listener);
   set_peer_queue_pair(connection,
                       {connection.peer.source, req.local_ca_guid, req.local_qpn.value()});
-  const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
-  out.push_back(ConnectRequest{.connection = connection.id,
-                               .listener = listener,
-                               .service = req.service_id,
-                               .ends = ends,
-                               .path = connection.path,
-                               .transport = req.transport,
-                               .peer = offer_of(req),
-                               .retry_count = req.retry_count,
-                               .private_data = private_data_of(req.private_data, header)});
+  out.push_back(ConnectRequest{
+      .connection = connection.id,
+      .listener = listener,
+      .service = req.service_id,
+      .ends = ends,
+      .path = connection.path,
+      .transport = req.transport,
+      .peer = offer_of(req),
+      .retry_count = req.retry_count,
+      .private_data = private_data_of(req.private_data, header_bytes(req.service_id, ends))});
 }
 
 /// IBA 12.9.8.3.1 and table 109: reasons to refuse a REQ before the user sees it.

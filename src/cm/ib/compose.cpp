@@ -76,12 +76,18 @@ wire::RdmaIpHeader header_of(const IpEndpoints& ends) {
 
 IpEndpoints endpoints_of(ServiceId service, ByteSpan private_data,
                          const SocketAddress& arrived_at) {
-  if (!wire::is_rdma_ip(service)) return {};
-  const auto header = wire::decode_rdma_ip(private_data.first<wire::RdmaIpHeader::kSize>());
+  if (!wire::is_rdma_ip(service) && !wire::is_sdp(service)) return {};
+  const auto header = wire::is_sdp(service)
+                          ? wire::decode_sdp_addresses(private_data)
+                          : wire::decode_rdma_ip(private_data.first<wire::RdmaIpHeader::kSize>());
   if (!header) return {};  // AF_IB has no header.
   const std::uint32_t scope_id = arrived_at.scope_id();
   return {address_of(header->source, header->ipv4, header->source_port, scope_id),
           address_of(header->destination, header->ipv4, wire::port_of(service), scope_id)};
+}
+
+std::size_t header_bytes(ServiceId service, const IpEndpoints& ends) {
+  return ends.empty() || wire::is_sdp(service) ? 0 : wire::RdmaIpHeader::kSize;
 }
 
 wire::CmReq request_of(const ConnectParameters& parameters) {

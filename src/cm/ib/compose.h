@@ -36,6 +36,9 @@ void put_request(wire::CmPrivateData<N>& field, const IpEndpoints& ends, ByteSpa
 /// the scope of the interface on which the MAD arrived.
 IpEndpoints endpoints_of(ServiceId service, ByteSpan private_data, const SocketAddress& arrived_at);
 
+/// Bytes of the private data before the user's. SDP's users have the Hello themselves.
+std::size_t header_bytes(ServiceId service, const IpEndpoints& ends);
+
 wire::CmReq request_of(const ConnectParameters& parameters);
 wire::CmRep reply_of(const AcceptParameters& parameters, CmTransport transport);
 /// Returns the path as the side that received the REQ sees it. The path's MTU is checked already.

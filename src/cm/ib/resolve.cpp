@@ -98,13 +98,13 @@ void ConnectionManager::deliver_resolution(const wire::CmSidrReq& request, Conne
                                            Effects& out) {
   resolution.service = request.service_id;
   wait_at(resolution, listener);
-  const std::size_t header = ends.empty() ? 0 : wire::RdmaIpHeader::kSize;
   out.push_back(SidrRequest{.resolution = resolution.id,
                             .listener = listener,
                             .service = request.service_id,
                             .ends = ends,
                             .path = resolution.path,
-                            .private_data = private_data_of(request.private_data, header)});
+                            .private_data = private_data_of(
+                                request.private_data, header_bytes(request.service_id, ends))});
 }
 
 Result<void> ConnectionManager::answer(ConnectionId id, const SidrAnswer& answer, TimeNs now,

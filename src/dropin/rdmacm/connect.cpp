@@ -24,9 +24,10 @@ ByteSpan private_data_of(const rdma_conn_param* parameters) {
   return {static_cast<const std::byte*>(parameters->private_data), parameters->private_data_len};
 }
 
-/// Returns the ends that a connection's first message names; AF_IB has none.
+/// Returns the ends that a connection's first message names; AF_IB has none, and SDP's users name
+/// them in the Hello.
 connect::IpEndpoints endpoints_of(const Id& id) {
-  if (id.is_af_ib) return {};
+  if (id.is_af_ib || id.verbs.ps == kSdpSpace) return {};
   return {.source = id.local, .destination = id.remote};
 }
 

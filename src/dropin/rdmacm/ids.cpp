@@ -220,8 +220,9 @@ Result<void> resolve_route(Id& id, int timeout_ms) {
 Result<rdma_cm_id*> create(rdma_event_channel* channel, void* context, rdma_port_space space) {
   const auto manager = Manager::get();
   if (!manager) return std::unexpected(manager.error());
+  const bool is_sdp = space == kSdpSpace && !(*manager)->connections().uses_streams();
   if (space != RDMA_PS_TCP && space != RDMA_PS_UDP && space != RDMA_PS_IPOIB &&
-      space != RDMA_PS_IB) {
+      space != RDMA_PS_IB && !is_sdp) {
     return refuse(EPROTONOSUPPORT, fmt::format("port space {:#x} is unknown", int{space}));
   }
   auto id = std::make_unique<Id>(*manager);

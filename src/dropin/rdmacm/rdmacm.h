@@ -30,4 +30,8 @@ inline constexpr auto kAddrinfoResolved = std::bit_cast<rdma_cm_event_type>(16u)
 inline constexpr auto kAddrinfoError = std::bit_cast<rdma_cm_event_type>(17u);
 inline constexpr auto kUserEvent = std::bit_cast<rdma_cm_event_type>(18u);
 
+/// SDP's port space, which Linux had (RDMA_PS_SDP): our own sockets use it. Private data has no
+/// header before the user's, which is a Hello. Not over iWARP.
+inline constexpr auto kSdpSpace = static_cast<rdma_port_space>(0x0001);
+
 }  // namespace verbatim::rdmacm

@@ -10,8 +10,10 @@
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
 #include "ulp/rsocket/private.h"
+#include "ulp/sockets/epoll_sets.h"
 
-using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
+using namespace verbatim::rspreload;     // NOLINT: a file of entry points.
+using namespace verbatim::ulp::sockets;  // NOLINT
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -21,9 +23,27 @@ using Control = int(int, int, void*);  // fcntl, with the argument that every co
 
 void* as_argument(int number) { return reinterpret_cast<void*>(static_cast<long>(number)); }
 
+/// dup3(2); the number may have been that of an epoll set, and may become one's.
 int plain_dup3(int from, int number, int flags) {
   static auto* const plain = VERBATIM_NEXT(dup3);
-  return plain(from, number, flags);
+  const bool concerns_sets = find_set(from) || find_set(number);
+  const int done = plain(from, number, flags);
+  if (done >= 0 && concerns_sets && !is_child_of_vfork()) {
+    drop_set(number);
+    duplicate_set(from, number);
+  }
+  return done;
+}
+
+/// Calls what ends `fd`. Epoll sets forget an rsocket with its last number.
+template <typename Call>
+int ending(int fd, Call&& call) {
+  const Inside mark;
+  std::shared_ptr<Source> source;
+  verbatim_rsource(fd, &source);
+  const int result = call();
+  if (source && source->is_closed()) forget_in_sets(*source);
+  return result;
 }
 
 /// Duplicates `fd` to a number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
@@ -61,7 +81,7 @@ int duplicate_onto(int from, int number, int flags) {
   }
   const bool simple = kind != Kind::rsocket && !is_ours(number);
   const int done = simple ? plain_dup3(from, number, flags)
-                          : within([&] { return verbatim_rdup3(from, number, flags); });
+                          : ending(number, [&] { return verbatim_rdup3(from, number, flags); });
   if (done < 0) return -1;
   stop_listening(number);
   set_kind(number, kind);
@@ -70,9 +90,14 @@ int duplicate_onto(int from, int number, int flags) {
 
 int control(Control* plain, int fd, int command, void* argument) {
   const Kind kind = kind_of(fd);
-  if (kind == Kind::other) return plain(fd, command, argument);
+  const bool duplicates = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  if (kind == Kind::other) {
+    const int result = plain(fd, command, argument);
+    if (duplicates && result >= 0 && find_set(fd)) duplicate_set(fd, result);
+    return result;
+  }
   const int number = static_cast<int>(reinterpret_cast<long>(argument));
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return duplicate(fd, command, number);
+  if (duplicates) return duplicate(fd, command, number);
   if (kind != Kind::rsocket) return plain(fd, command, argument);
   return within([&] { return rfcntl(fd, command, number); });
 }
@@ -84,15 +109,20 @@ extern "C" {
 EXPORT int close(int fd) {
   static auto* const plain = VERBATIM_NEXT(close);
   const Kind kind = kind_of(fd);
+  if (kind == Kind::other && find_set(fd) && !is_child_of_vfork()) drop_set(fd);
   if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
   stop_listening(fd);
   set_kind(fd, Kind::other);
-  return kind == Kind::rsocket ? within([&] { return rclose(fd); }) : plain(fd);
+  if (kind != Kind::rsocket) close_in_sets(fd);
+  return kind == Kind::rsocket ? ending(fd, [&] { return rclose(fd); }) : plain(fd);
 }
 
 EXPORT int dup(int fd) {
   static auto* const plain = VERBATIM_NEXT(dup);
-  return kind_of(fd) == Kind::other ? plain(fd) : duplicate(fd, F_DUPFD, 0);
+  if (kind_of(fd) != Kind::other) return duplicate(fd, F_DUPFD, 0);
+  const int number = plain(fd);
+  if (number >= 0 && find_set(fd) && !is_child_of_vfork()) duplicate_set(fd, number);
+  return number;
 }
 
 EXPORT int dup2(int from, int number) {

@@ -14,23 +14,28 @@ struct Number {
   std::atomic<Kind> kind;
   // Stores fds plus one, so that zeroed memory, which costs nothing, is the initial state.
   std::atomic<int> listener;
+  std::atomic<int> beside;
   std::atomic<int> lock;
 };
 
 std::array<Number, kNumbers> numbers;
 std::atomic<int> end = 0;  // All fds from here on are `other`.
 std::atomic<pid_t> process = 0;
+std::atomic<bool> had_rsocket = false;
 thread_local int depth = 0;
 
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
 Number& at(int fd) { return numbers[static_cast<std::size_t>(fd)]; }
 
 PendingListener take_pending_listener(Number& own) {
-  return {.listener = own.listener.exchange(0) - 1, .lock = own.lock.exchange(0) - 1};
+  return {.listener = own.listener.exchange(0) - 1,
+          .beside = own.beside.exchange(0) - 1,
+          .lock = own.lock.exchange(0) - 1};
 }
 
 void in_child() {
   process = getpid();
+  had_rsocket = false;
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
     const PendingListener parents = take_pending_listener(own);
@@ -51,6 +56,8 @@ void remember_process() {
 
 Inside::Inside() { ++depth; }
 Inside::~Inside() { --depth; }
+Outside::Outside() : depth_(depth) { depth = 0; }
+Outside::~Outside() { depth = depth_; }
 bool inside() { return depth > 0; }
 
 Kind kind_of(int fd) { return depth == 0 && is_in_table(fd) ? at(fd).kind.load() : Kind::other; }
@@ -62,6 +69,7 @@ bool set_kind(int fd, Kind kind) {
   }
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (kind != Kind::other) pthread_once(&once, remember_process);
+  if (kind == Kind::rsocket) had_rsocket = true;
   at(fd).kind = kind;
   for (int known = end; known <= fd && !end.compare_exchange_weak(known, fd + 1);) {
   }
@@ -69,18 +77,22 @@ bool set_kind(int fd, Kind kind) {
 }
 
 bool replace_kind(int fd, Kind from, Kind to) {
+  if (to == Kind::rsocket) had_rsocket = true;
   return is_in_table(fd) && at(fd).kind.compare_exchange_strong(from, to);
 }
 
 PendingListener pending_listener_of(int fd) {
   if (!is_in_table(fd)) return {};
-  return {.listener = at(fd).listener - 1, .lock = at(fd).lock - 1};
+  return {.listener = at(fd).listener - 1, .beside = at(fd).beside - 1, .lock = at(fd).lock - 1};
 }
 
 void set_pending_listener(int fd, PendingListener pending_listener) {
   at(fd).listener = pending_listener.listener + 1;
+  at(fd).beside = pending_listener.beside + 1;
   at(fd).lock = pending_listener.lock + 1;
 }
+
+bool has_rsockets() { return had_rsocket && !is_child_of_vfork(); }
 
 bool is_child_of_vfork() { return process != getpid(); }
 

@@ -10,6 +10,7 @@ inline constexpr int kNumbers = 65'536;
 enum class Kind : std::uint8_t {
   other,  // Handled by libc.
   rsocket,
+  undecided,  // A TCP socket: rules decide when it listens or connects (carriers.h).
   // TCP sockets of programs that fork (pending.h).
   fresh,
   listening,
@@ -18,6 +19,8 @@ enum class Kind : std::uint8_t {
   passive,     // Accepted, and not used yet.
   converting,  // Becoming an rsocket, in some thread.
 };
+
+inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
 
 /// Returns true if this thread is inside an rsocket call: calls that it makes then go to libc.
 bool inside();
@@ -28,6 +31,17 @@ class Inside {
   Inside();
   ~Inside();
   Inside(const Inside&) = delete;
+};
+
+/// Scope object: the thread is outside again, while it sleeps and signals call the program.
+class Outside {
+ public:
+  Outside();
+  ~Outside();
+  Outside(const Outside&) = delete;
+
+ private:
+  int depth_;
 };
 
 template <typename Call>
@@ -47,13 +61,18 @@ bool set_kind(int fd, Kind kind);
 /// Returns false if it was not `from`. Only one of several threads succeeds.
 bool replace_kind(int fd, Kind from, Kind to);
 
-/// The listener to which the peer of a passive socket will connect.
+/// The listeners to which the peer of a passive socket will connect. Of an active one, `listener`
+/// is the rsocket that is connecting.
 struct PendingListener {
-  int listener = -1;  // An rsocket; -1: none yet.
-  int lock = -1;
+  int listener = -1;  // An rsocket, at a port of its own; -1: none yet.
+  int beside = -1;    // Another, at the TCP socket's port: where rdma-core's library connects.
+  int lock = -1;      // For that.
 };
 PendingListener pending_listener_of(int fd);
 void set_pending_listener(int fd, PendingListener pending_listener);
+
+/// Returns true if this process has had an rsocket. A forked child begins anew.
+bool has_rsockets();
 
 /// Returns true in a child of vfork(2), which has its own descriptors, but shares this table with
 /// its parent.

@@ -12,21 +12,18 @@
 /// rdma-core's librspreload, and both programs must use it:
 ///
 ///     who uses the accepted socket                     who uses the connected socket
-///     listens at the port of the accepted one,
-///     as an rsocket
-///          ------- 4 bytes of zero, TCP ------->       looks at them
-///          <------ connection of rsockets ------       connects to the TCP peer's address and port
+///     listens, as an rsocket, at any port
+///          --- 4 bytes of zero, that port, TCP ->      looks at them
+///          <------ connection of rsockets ------       connects to the TCP peer's address, that
+///          port
 ///     both end the TCP connection; its number is the rsocket's from now on
 ///
-/// One process of a node listens at a port at a time; others wait for it. If the peer turns out not
-/// to use this protocol before it was sent zeroes, the socket remains a TCP socket. After the
-/// zeroes, or if one of the two fails, the connection is reset.
+/// rdma-core's library knows the zeroes alone, and connects to the TCP peer's own port. So that is
+/// listened at, too, by one connection of a node at a time.
+///
+/// If the peer turns out not to use this protocol before it was sent zeroes, the socket remains a
+/// TCP socket. After the zeroes, or if one of the two fails, the connection is reset.
 namespace verbatim::rspreload {
-
-/// Returns true if RDMAV_FORK_SAFE or IBV_FORK_SAFE is set, for TCP sockets.
-bool starts_as_tcp(int type, int protocol);
-
-inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
 
 /// Called before a call that uses the descriptor: makes a pending one an rsocket. Waits for the
 /// peer if a call with these flags of recv(2) would wait. Returns false with EAGAIN or EINTR.
@@ -37,9 +34,13 @@ inline bool settle(int fd, int flags) {
 /// The same, but waits even if O_NONBLOCK is set.
 bool settle_at_any_rate(int fd);
 
+/// Wait for a connection whose peer has already ended its TCP connection, in milliseconds.
+inline constexpr int kLateMs = 500;
+
 /// Continues as far as possible without waiting for the peer. Returns true if it is not pending any
-/// more.
-bool advance(int fd);
+/// more. A peer that has left is waited for, as it may have connected before that; with 0 the
+/// caller waits.
+bool advance(int fd, int late_ms = kLateMs);
 /// Adds the descriptors to wait for before `advance` can continue, and returns the longest wait in
 /// milliseconds.
 int watch(int fd, std::vector<pollfd>& fds);

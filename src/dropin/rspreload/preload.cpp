@@ -3,16 +3,22 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
+#include <memory>
 
+#include <asm/ioctls.h>
 #include <fcntl.h>
 #include <rdma/rsocket.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/carriers.h"
+#include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
+#include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -25,9 +31,20 @@ bool is_librarys(const void* caller) {
          std::strstr(info.dli_fname, "librdmacm.so") != nullptr;
 }
 
+bool is_rsocket(int number) {
+  std::shared_ptr<verbatim::ulp::sockets::Source> source;
+  return within([&] { return verbatim_rsource(number, &source); }) == 0;
+}
+
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
+  restore_environment();  // Since it listened.
   const int number = within([&] { return raccept(fd, address, length); });
   if (number < 0) return -1;
+  if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
+    if ((flags & SOCK_NONBLOCK) != 0) within([&] { return fcntl(number, F_SETFL, O_NONBLOCK); });
+    if ((flags & SOCK_CLOEXEC) != 0) within([&] { return fcntl(number, F_SETFD, FD_CLOEXEC); });
+    return number;
+  }
   if (!set_kind(number, Kind::rsocket)) {
     within([&] { return rclose(number); });
     errno = EMFILE;
@@ -51,8 +68,7 @@ void note_connect(int fd, int error) {
   if (error == EINPROGRESS || error == EINTR) {
     replace_kind(fd, Kind::fresh, Kind::connecting);
   } else if (error == 0 || error == EISCONN) {
-    static_cast<void>(replace_kind(fd, Kind::fresh, Kind::active) ||
-                      replace_kind(fd, Kind::connecting, Kind::active));
+    become_active(fd);
   }
 }
 
@@ -80,6 +96,12 @@ EXPORT int socket(int domain, int type, int protocol) {
     set_kind(number, Kind::fresh);
     return number;
   }
+  restore_environment();
+  if (kind == SOCK_STREAM && has_rules()) {
+    const int number = plain(domain, type, protocol);
+    set_kind(number, Kind::undecided);
+    return number;
+  }
   const int number = within([&] { return rsocket(domain, type, protocol); });
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
@@ -96,8 +118,14 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
 EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
+  if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
   const int result = plain(fd, backlog);
-  if (result == 0) replace_kind(fd, Kind::fresh, Kind::listening);
+  if (result != 0 || kind_of(fd) != Kind::fresh) return result;
+  if (listens_as_tcp(fd)) {
+    set_kind(fd, Kind::other);
+  } else if (replace_kind(fd, Kind::fresh, Kind::listening)) {
+    mark_listening(fd);
+  }
   return result;
 }
 
@@ -116,6 +144,8 @@ EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
 EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(connect);
   if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
+  if (kind_of(fd) == Kind::undecided) return connect_by_rules(fd, address, length);
+  if (kind_of(fd) == Kind::fresh && connects_as_tcp(address, length)) set_kind(fd, Kind::other);
   const int result = plain(fd, address, length);
   note_connect(fd, result == 0 ? 0 : errno);
   return result;
@@ -146,7 +176,11 @@ EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    const ssize_t bytes = plain(fd, message, flags);
+    if (bytes >= 0 && !inside()) receive_numbers(*message);
+    return bytes;
+  }
   return within([&] { return rrecvmsg(fd, message, flags); });
 }
 
@@ -182,7 +216,10 @@ EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
   if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, message, flags);
+  if (!is_ours(fd)) {
+    if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
+    return plain(fd, message, flags);
+  }
   return within([&] { return rsendmsg(fd, message, flags); });
 }
 
@@ -250,8 +287,16 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  constexpr unsigned long kNonblocking = 0x5421;  // FIONBIO, which some runtimes use.
-  if (!is_ours(fd) || request != kNonblocking) return plain(fd, request, argument);
+  if (request == FIONREAD && !settle(fd, MSG_DONTWAIT)) return *static_cast<int*>(argument) = 0;
+  if (!is_ours(fd)) return plain(fd, request, argument);
+  if (request == FIONREAD) {
+    std::shared_ptr<verbatim::ulp::sockets::Source> source;
+    if (within([&] { return verbatim_rsource(fd, &source); }) != 0) return -1;
+    *static_cast<int*>(argument) =
+        static_cast<int>(within([&] { return source->bytes_to_read(); }));
+    return 0;
+  }
+  if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
 }

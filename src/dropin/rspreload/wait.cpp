@@ -10,6 +10,7 @@
 #include <sys/select.h>
 
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending.h"
 
@@ -65,7 +66,8 @@ int poll_pending(pollfd* fds, nfds_t count, int timeout_ms) {
       fds[i].revents = all[i].fd < 0 ? short{0} : all[i].revents;
       if (fds[i].revents == 0) continue;
       ++ready;
-      if (fds[i].revents != POLLIN) replace_kind(fds[i].fd, Kind::connecting, Kind::active);
+      const bool connects = kind_of(fds[i].fd) == Kind::connecting;
+      if (connects && fds[i].revents != POLLIN) become_active(fds[i].fd);
     }
     if (ready > 0 || (timeout_ms >= 0 && steady_clock::now() >= end)) return ready;
   }

@@ -15,6 +15,9 @@ struct PageRange {
   std::uint64_t length() const { return end - begin; }
   friend bool operator==(const PageRange&, const PageRange&) = default;
 };
+inline bool overlap(const PageRange& one, const PageRange& other) {
+  return one.begin < other.end && other.begin < one.end;
+}
 
 /// The file behind a mapping, as stat(2) identifies it. Without an inode: anonymous memory.
 struct MappedFile {
@@ -34,12 +37,17 @@ struct Mapping {
   MappedFile file;
   int protection() const;  // As in mmap(2): PROT_READ | PROT_WRITE | PROT_EXEC.
   std::string name;        // "[heap]", "[stack]", a path; empty for most anonymous memory.
+  // Of `details_of` only: as in proc_pid_smaps(5).
+  std::string flags;     // "rd wr mr mw me ac ".
+  bool has_key = false;  // Of pkeys(7), other than the default one.
 };
 
 /// Parses a line of /proc/self/maps; returns false for any other text.
 bool parse_mapping(const char* line, Mapping& out);
 /// Returns the mappings that overlap the range, in order.
 Result<std::vector<Mapping>> mappings_of(const PageRange& range);
+/// The same with flags and keys, which takes longer: the kernel counts resident pages for it.
+Result<std::vector<Mapping>> details_of(const PageRange& range);
 /// Returns all mappings of the file that contain one of its bytes [offset, offset + length).
 Result<std::vector<Mapping>> mappings_of(const MappedFile& file, std::uint64_t offset,
                                          std::uint64_t length);

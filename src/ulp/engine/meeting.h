@@ -28,6 +28,7 @@ struct ReadDepths {
 /// A peer asks for a connection.
 struct Meeting {
   SocketAddress peer;  // Empty for a service of the InfiniBand CM, which has no IP addresses.
+  SocketAddress own;   // The address that the peer has used, with our port. Empty likewise.
   Gid peer_gid{};
   Gid own_gid{};
   ReadDepths reads{};

@@ -51,9 +51,27 @@ class Handler {
   virtual void on_device(const DeviceNotice& notice, TimeNs now);
 };
 
+/// What a `Handler` asks of whatever carries its connections: the adapter (`Driver`), or TCP
+/// (`ulp/tcp`). None of it calls back from within.
+class Carrier {
+ public:
+  virtual Result<void> accept(ConnectionId connection, const QueueSizes& sizes,
+                              ByteSpan private_data) = 0;
+  virtual void reject(ConnectionId connection, ByteSpan private_data) = 0;
+  /// `words`: why, for `on_end`; "" in order.
+  virtual void disconnect(ConnectionId connection, const std::string& words, TimeNs now) = 0;
+  /// Work that no call of the handler has returned: after an answer of a store.
+  virtual void carry_out(ConnectionId connection, std::span<const Work> work, TimeNs now) = 0;
+  /// A receive that an engine has kept.
+  virtual void post_again(ReceiveId receive) = 0;
+
+ protected:
+  ~Carrier() = default;
+};
+
 /// The one thread's driver: joins completions, connections, receives and the loop. It is a source
 /// of the loop: while there is work, or was within `spin`, its deadline has always come.
-class Driver final : public service::Source {
+class Driver final : public Carrier, public service::Source {
  public:
   struct Options {
     std::string device;  // A name, an address, or empty.
@@ -77,16 +95,14 @@ class Driver final : public service::Source {
   void unlisten(ListenerId listener) { manager_->unlisten(listener); }
   std::uint16_t port_of(ListenerId listener) const { return manager_->port_of(listener); }
   Result<ConnectionId> connect(const ServicePlace& to, const ConnectOptions& options);
-  Result<void> accept(ConnectionId connection, const QueueSizes& sizes, ByteSpan private_data = {});
-  void reject(ConnectionId connection, ByteSpan private_data = {});
-  /// `words`: why, for `on_end`; "" in order.
-  void disconnect(ConnectionId connection, const std::string& words, TimeNs now);
+  Result<void> accept(ConnectionId connection, const QueueSizes& sizes,
+                      ByteSpan private_data = {}) override;
+  void reject(ConnectionId connection, ByteSpan private_data = {}) override;
+  void disconnect(ConnectionId connection, const std::string& words, TimeNs now) override;
   void disconnect_all(TimeNs now);
 
-  /// Work that no call of the handler has returned: after an answer of a store.
-  void carry_out(ConnectionId connection, std::span<const Work> work, TimeNs now);
-  /// A receive that an engine has kept.
-  void post_again(ReceiveId receive) { receives_->give_back(receive); }
+  void carry_out(ConnectionId connection, std::span<const Work> work, TimeNs now) override;
+  void post_again(ReceiveId receive) override { receives_->give_back(receive); }
   /// For `Windows`. Null: the connection is over, or not yet there.
   Connection* connection(ConnectionId id);
 

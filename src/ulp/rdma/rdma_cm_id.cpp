@@ -50,6 +50,7 @@ ReadDepths reads_of(const rdma_cm_event& event) {
 Meeting meeting_of(const rdma_cm_event& event, bool is_iwarp) {
   const rdma_addr& addresses = event.id->route.addr;
   Meeting meeting{.peer = address_of(&addresses.dst_addr),
+                  .own = address_of(&addresses.src_addr),
                   .reads = reads_of(event),
                   .retry_count = event.param.conn.retry_count,
                   .rnr_retry_count = event.param.conn.rnr_retry_count,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "ulp/rsocket/private.h"
 #include "ulp/rsocket/rsocket.h"
 #include "ulp/rsocket/socket.h"
 
@@ -36,6 +37,14 @@ ssize_t receive(int number, const Message& message) {
   return answer(call_on(number, [&](Socket& socket) { return socket.receive(message); }));
 }
 
+int enter_new(Outcome<std::shared_ptr<Socket>> socket, int type) {
+  if (!socket) return answer(Outcome<void>(fail(socket.error())));
+  if ((type & SOCK_NONBLOCK) != 0) (*socket)->status_flags = O_NONBLOCK;
+  const int number = (*socket)->number();
+  enter(std::move(*socket));
+  return number;
+}
+
 iovec piece(const void* bytes, std::size_t size) { return {const_cast<void*>(bytes), size}; }
 
 }  // namespace
@@ -55,15 +64,8 @@ int rsocket(int domain, int type, int protocol) {
     return answer(Outcome<void>(
         unsupported("there are streams and datagrams over IP, and streams over AF_IB")));
   }
-  auto socket = is_stream ? make_stream() : make_datagram(domain);
-  if (!socket) {
-    errno = socket.error();
-    return -1;
-  }
-  if ((type & SOCK_NONBLOCK) != 0) (*socket)->status_flags = O_NONBLOCK;
-  const int number = (*socket)->number();
-  enter(std::move(*socket));
-  return number;
+  auto socket = is_stream ? make_stream(Protocol::rsocket) : make_datagram(domain);
+  return enter_new(std::move(socket), type);
 }
 
 int rbind(int socket, const sockaddr* addr, socklen_t addrlen) {
@@ -80,10 +82,14 @@ int raccept(int socket, sockaddr* addr, socklen_t* addrlen) {
     errno = accepted.error();
     return -1;
   }
-  const int number = (*accepted)->number();
+  if (accepted->plain) {
+    if (addr != nullptr) getpeername(accepted->plain.get(), addr, addrlen);
+    return accepted->plain.release();
+  }
+  const int number = accepted->socket->number();
   // The peer's name is known even if the connection is not established yet.
-  if (addr != nullptr) static_cast<void>((*accepted)->name(addr, addrlen, true));
-  enter(std::move(*accepted));
+  if (addr != nullptr) static_cast<void>(accepted->socket->name(addr, addrlen, true));
+  enter(std::move(accepted->socket));
   return number;
 }
 
@@ -206,6 +212,25 @@ int rfcntl(int socket, int cmd, ...) {
       return answer(Outcome<void>(
           unsupported("fcntl gets and sets the flags of files and descriptors alone")));
   }
+}
+
+int verbatim_sdp_socket(int type) { return enter_new(make_stream(Protocol::sdp), type); }
+
+int verbatim_accompany(int socket, int listener) {
+  verbatim::UniqueFd companion(listener);
+  return answer(call_on(socket, [&](Socket& it) { return it.accompany(std::move(companion)); }));
+}
+
+int verbatim_rsource(int number, std::shared_ptr<verbatim::ulp::sockets::Source>* source) {
+  *source = find(number);
+  return *source ? 0 : answer(Outcome<void>(fail(EBADF)));
+}
+
+int verbatim_rnames(int number, const sockaddr_storage* local, const sockaddr_storage* peer) {
+  const std::shared_ptr<Socket> socket = find(number);
+  if (!socket) return answer(Outcome<void>(fail(EBADF)));
+  socket->set_names(*local, *peer);
+  return 0;
 }
 
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {

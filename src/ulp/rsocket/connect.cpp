@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+#include "ulp/rsocket/endpoint.h"
+#include "ulp/rsocket/sdp/end.h"
 #include "ulp/rsocket/stream.h"
 
 namespace verbatim::rsocket {
@@ -35,16 +37,31 @@ int error_of(rdma_cm_event_type event, int status) {
   }
 }
 
+/// SDP's port space. Its service ids are 0x10000 and the port, and its private data begins with a
+/// Hello, which has the addresses. Linux's rdma_cm had it, too, and refuses it today.
+constexpr auto kSdpSpace = static_cast<rdma_port_space>(0x0001);
+
+Outcome<std::unique_ptr<StreamEnd>> make_end(Protocol protocol, rdma_cm_id* id,
+                                             const Sizes& sizes) {
+  if (protocol == Protocol::sdp) return SdpEnd::make(id, sizes);
+  return Endpoint::make(id, sizes);
+}
+
+std::span<const std::byte> private_data_of(const rdma_conn_param& parameters) {
+  return {static_cast<const std::byte*>(parameters.private_data), parameters.private_data_len};
+}
+
 }  // namespace
 
-Outcome<std::shared_ptr<Stream>> Stream::make() {
+Outcome<std::shared_ptr<Stream>> Stream::make(Protocol protocol) {
   auto handle = Handle::make();
   if (!handle) return fail(handle.error());
-  std::shared_ptr<Stream> stream(new Stream(std::move(*handle)));
+  std::shared_ptr<Stream> stream(new Stream(std::move(*handle), protocol));
   auto channel = make_channel();
   if (!channel) return fail(channel.error());
   stream->channel_ = *channel;
-  if (rdma_create_id(*channel, &stream->id_, nullptr, RDMA_PS_TCP) != 0) return fail(errno);
+  const auto space = protocol == Protocol::sdp ? kSdpSpace : RDMA_PS_TCP;
+  if (rdma_create_id(*channel, &stream->id_, nullptr, space) != 0) return fail(errno);
   if (auto ok = stream->handle_.add((*channel)->fd); !ok) return fail(ok.error());
   return stream;
 }
@@ -73,15 +90,15 @@ Outcome<void> Stream::listen(int backlog) {
   return {};
 }
 
-Outcome<std::shared_ptr<Socket>> Stream::accept() {
+Outcome<Socket::Accepted> Stream::accept() {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::listening) return fail(EINVAL);
   if (auto ok = wait_until(lock, waits(0), [this] { return !accepted_.empty(); }); !ok) {
     return fail(ok.error());
   }
-  std::shared_ptr<Socket> socket = std::move(accepted_.front());
+  Accepted accepted = std::move(accepted_.front());
   accepted_.pop_front();
-  return socket;
+  return accepted;
 }
 
 Outcome<void> Stream::connect(const sockaddr* address, socklen_t) {
@@ -123,6 +140,7 @@ void Stream::take_events() {
     if (!data.empty()) std::memcpy(data.data(), parameters.private_data, data.size());
     parameters.private_data = data.data();
     rdma_ack_cm_event(event);
+    note_edge();
     if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
       on_request(id, parameters);
     } else {
@@ -149,7 +167,7 @@ void Stream::on_event(rdma_cm_event_type event, int status, const rdma_conn_para
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return fail_with(error_of(event, status));
     case RDMA_CM_EVENT_DISCONNECTED:
-      if (endpoint_) endpoint_->process();
+      if (endpoint_) endpoint_->process(false);
       disconnected_ = true;
       if (phase_ == Phase::opening) fail_with(ECONNRESET);
       return;
@@ -159,18 +177,19 @@ void Stream::on_event(rdma_cm_event_type event, int status, const rdma_conn_para
 }
 
 Outcome<void> Stream::make_endpoint() {
-  auto endpoint = Endpoint::make(id_, sizes_);
+  auto endpoint = make_end(protocol_, id_, sizes_);
   if (!endpoint) return fail(endpoint.error());
   endpoint_ = std::move(*endpoint);
+  endpoint_->set_urgent_inline(option_is_on(SOL_SOCKET, SO_OOBINLINE));
   return handle_.add(endpoint_->channel());
 }
 
 Outcome<void> Stream::request_connection() {
   if (auto ok = make_endpoint(); !ok) return ok;
-  const ConnectData offer = endpoint_->offer();
+  const auto offer = endpoint_->offer();
   rdma_conn_param parameters{};
-  parameters.private_data = &offer;
-  parameters.private_data_len = sizeof offer;
+  parameters.private_data = offer.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(offer.size());
   parameters.flow_control = 1;
   parameters.retry_count = 7;
   parameters.rnr_retry_count = 7;
@@ -181,10 +200,7 @@ Outcome<void> Stream::request_connection() {
 void Stream::on_established(const rdma_conn_param& parameters) {
   if (phase_ != Phase::opening) return;
   if (active_) {
-    ConnectData peer{};
-    if (parameters.private_data_len < sizeof peer) return fail_with(EPROTO);
-    std::memcpy(&peer, parameters.private_data, sizeof peer);
-    if (auto ok = endpoint_->start(peer); !ok) return fail_with(ok.error());
+    if (auto ok = endpoint_->start(private_data_of(parameters)); !ok) return fail_with(ok.error());
   }
   phase_ = Phase::open;
 }
@@ -192,7 +208,7 @@ void Stream::on_established(const rdma_conn_param& parameters) {
 void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
   auto handle = Handle::make();
   if (handle) {
-    std::shared_ptr<Stream> stream(new Stream(std::move(*handle)));
+    std::shared_ptr<Stream> stream(new Stream(std::move(*handle), protocol_));
     stream->sizes_ = sizes_;
     if (stream->take_request(id, parameters)) {
       static_cast<void>(handle_.add(stream->number()));
@@ -207,6 +223,23 @@ void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
   rdma_destroy_id(id);
 }
 
+Outcome<void> Stream::accompany(UniqueFd listener) {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::listening) return fail(EINVAL);
+  fcntl(listener.get(), F_SETFL, fcntl(listener.get(), F_GETFL) | O_NONBLOCK);
+  companion_ = std::move(listener);
+  return handle_.add(companion_.get());
+}
+
+/// One at a time: the others keep the companion, and so the handle, readable.
+void Stream::poll_companion() {
+  if (!companion_ || !accepted_.empty()) return;
+  UniqueFd plain(::accept4(companion_.get(), nullptr, nullptr, 0));
+  if (!plain) return;
+  note_edge();
+  accepted_.push_back({.socket = nullptr, .plain = std::move(plain)});
+}
+
 /// Like accept(2), raccept returns only established connections.
 void Stream::poll_pending_accepts() {
   std::erase_if(pending_accepts_, [this](const std::shared_ptr<Stream>& stream) {
@@ -214,15 +247,13 @@ void Stream::poll_pending_accepts() {
     stream->wake_locked(true);
     if (stream->phase_ == Phase::opening) return false;
     handle_.remove(stream->number());
-    if (stream->phase_ == Phase::open) accepted_.push_back(stream);
+    if (stream->phase_ == Phase::open) accepted_.push_back({.socket = stream, .plain = {}});
+    note_edge();
     return true;
   });
 }
 
 Outcome<void> Stream::take_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
-  ConnectData peer{};
-  if (parameters.private_data_len < sizeof peer) return fail(EPROTO);
-  std::memcpy(&peer, parameters.private_data, sizeof peer);
   auto channel = make_channel();
   if (!channel) return fail(channel.error());
   channel_ = *channel;
@@ -230,11 +261,11 @@ Outcome<void> Stream::take_request(rdma_cm_id* id, const rdma_conn_param& parame
   id_ = id;
   if (auto ok = handle_.add(channel_->fd); !ok) return ok;
   if (auto ok = make_endpoint(); !ok) return ok;
-  if (auto ok = endpoint_->start(peer); !ok) return ok;
-  const ConnectData offer = endpoint_->offer();
+  if (auto ok = endpoint_->start(private_data_of(parameters)); !ok) return ok;
+  const auto offer = endpoint_->offer();
   rdma_conn_param answer = parameters;
-  answer.private_data = &offer;
-  answer.private_data_len = sizeof offer;
+  answer.private_data = offer.data();
+  answer.private_data_len = static_cast<std::uint8_t>(offer.size());
   phase_ = Phase::opening;
   if (rdma_accept(id_, &answer) != 0) return fail(errno);
   return {};
@@ -245,8 +276,8 @@ void Stream::fail_with(int error) {
   phase_ = Phase::failed;
 }
 
-Outcome<std::shared_ptr<Socket>> make_stream() {
-  auto stream = Stream::make();
+Outcome<std::shared_ptr<Socket>> make_stream(Protocol protocol) {
+  auto stream = Stream::make(protocol);
   if (!stream) return fail(stream.error());
   return std::shared_ptr<Socket>(std::move(*stream));
 }

@@ -16,6 +16,9 @@ constexpr std::uint16_t kMostRequests = 0xfffe;
 constexpr std::uint16_t kWordBytes = sizeof(std::uint32_t);
 constexpr bool kWeAreBigEndian = std::endian::native == std::endian::big;
 
+/// The adapter reads and writes all words of the buffers whole.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 Target to_network(const Target& target) {
   return {htobe64(target.address), htobe32(target.key), htobe32(target.length)};
 }
@@ -71,11 +74,18 @@ Outcome<void> Endpoint::make_buffers() {
   ibv_pd* pd = id_->qp->pd;
   const std::size_t list = kTargets * sizeof(Target) + sizes_.iomap_entries * sizeof(IoMapping);
   // After the send buffer: a slot for each control message in flight.
-  auto send = Memory::make(pd, sizes_.send_bytes + kControlSlots * sizeof(Target), 0);
-  auto receive = Memory::make(pd, sizes_.receive_bytes + sizes_.receive_requests * kWordBytes,
-                              IBV_ACCESS_REMOTE_WRITE);
-  auto targets = Memory::make(pd, list, IBV_ACCESS_REMOTE_WRITE);
+  const std::size_t send_bytes = aligned(sizes_.send_bytes + kControlSlots * sizeof(Target));
+  const std::size_t receive_bytes =
+      aligned(sizes_.receive_bytes + sizes_.receive_requests * kWordBytes);
+  auto pages = Pages::take(pd, send_bytes + receive_bytes + list);
+  if (!pages) return fail(ENOMEM);
+  pages_ = std::move(*pages);
+  std::byte* const at = pages_->data();
+  auto send = Memory::over(pd, at, send_bytes, 0);
+  auto receive = Memory::over(pd, at + send_bytes, receive_bytes, IBV_ACCESS_REMOTE_WRITE);
+  auto targets = Memory::over(pd, at + send_bytes + receive_bytes, list, IBV_ACCESS_REMOTE_WRITE);
   if (!send || !receive || !targets) return fail(ENOMEM);
+  std::memset(targets->data(), 0, list);  // An earlier stream's.
   send_buffer_ = std::move(*send);
   receive_buffer_ = std::move(*receive);
   target_list_ = std::move(*targets);
@@ -110,7 +120,7 @@ Endpoint::~Endpoint() {
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 
-ConnectData Endpoint::offer() const {
+std::vector<std::byte> Endpoint::offer() const {
   ConnectData data{};
   data.version = kVersion;
   data.flags = kHasIoMap | (kWeAreBigEndian ? kBigEndianHost : 0);
@@ -118,10 +128,14 @@ ConnectData Endpoint::offer() const {
   data.iomap_size = to_scale(sizes_.iomap_entries);
   data.targets = to_network({target_list_.address(), target_list_.rkey(), kTargets});
   data.buffer = to_network({receive_buffer_.address(), receive_buffer_.rkey(), half()});
-  return data;
+  const auto bytes = std::as_bytes(std::span(&data, 1));
+  return {bytes.begin(), bytes.end()};
 }
 
-Outcome<void> Endpoint::start(const ConnectData& peer) {
+Outcome<void> Endpoint::start(std::span<const std::byte> data) {
+  ConnectData peer{};
+  if (data.size() < sizeof peer) return fail(EPROTO);
+  std::memcpy(&peer, data.data(), sizeof peer);
   if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
   peer_targets_ = from_network(peer.targets);

@@ -11,69 +11,54 @@
 #include "ulp/rsocket/bytes.h"
 #include "ulp/rsocket/memory.h"
 #include "ulp/rsocket/protocol.h"
+#include "ulp/rsocket/stream_end.h"
 
 namespace verbatim::rsocket {
 
-/// Settings that users make before the connection (SOL_RDMA, SO_SNDBUF, SO_RCVBUF).
-struct Sizes {
-  std::uint32_t send_bytes = 1 << 17;
-  std::uint32_t receive_bytes = 1 << 17;
-  std::uint16_t send_requests = 384;
-  std::uint16_t receive_requests = 384;
-  std::uint16_t inline_bytes = 64;
-  std::uint32_t iomap_entries = 0;
-};
-
-/// One end of a connected stream: queue pair, buffers and credits. It neither waits nor locks; the
-/// stream that owns it does.
+/// One end of a connected stream in rsockets' protocol: queue pair, buffers and credits.
 ///
 /// The receive buffer has two halves. The peer knows each as a target and fills it to the last byte
 /// before it uses the next. When half a buffer's bytes have been read, a half is offered again. A
 /// data message costs the peer one credit, which it gets back when the message has been read.
-class Endpoint {
+class Endpoint final : public StreamEnd {
  public:
   /// Creates the queue pair as the id's own (`id->qp`).
   static Outcome<std::unique_ptr<Endpoint>> make(rdma_cm_id* id, const Sizes& sizes);
-  ~Endpoint();
+  ~Endpoint() override;
   Endpoint(const Endpoint&) = delete;
 
-  ConnectData offer() const;
-  /// Uses the peer's offer; ENOTSUP for another version of the protocol.
-  Outcome<void> start(const ConnectData& peer);
+  std::vector<std::byte> offer() const override;
+  Outcome<void> start(std::span<const std::byte> peer) override;
 
-  /// Polls completions of sends and receives, and returns credits.
-  void process();
-  /// Requests that the next completion makes the channel's descriptor readable.
-  void arm();
-  bool armed() const { return armed_; }
-  int channel() const { return channel_->fd; }
+  void process(bool surely) override;
+  void arm() override;
+  bool armed() const override { return armed_; }
+  int channel() const override { return channel_->fd; }
 
-  bool can_send() const;
-  /// Sends at most `most` bytes in one transfer. Requires `can_send`. EIO if the queue pair
-  /// refuses.
-  Outcome<std::size_t> send_some(Cursor& from, std::size_t most);
-  bool has_data() const { return !messages_.empty(); }
-  std::size_t receive(Cursor& to);
-  std::size_t peek(Cursor& to) const;
+  bool can_send() const override;
+  Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
+  std::uint32_t arrivals() const override { return arrivals_; }
+  bool has_data() const override { return !messages_.empty(); }
+  std::size_t bytes_to_read() const override;
+  std::size_t receive(Cursor& to) override;
+  std::size_t peek(Cursor& to) const override;
 
-  bool can_control() const { return controls_ < kControlSlots; }
-  Outcome<void> send_control(Control control);
-  /// Returns true if everything has reached the peer's memory.
-  bool all_sent() const { return controls_ == 0 && requests_free_ == data_requests(); }
+  bool can_finish() const override { return can_control(); }
+  Outcome<void> finish(bool is_gone) override {
+    return send_control(is_gone ? Control::disconnect : Control::shutdown);
+  }
+  bool all_sent() const override { return controls_ == 0 && requests_free_ == data_requests(); }
 
-  // riomap's buffers.
-  Outcome<off_t> map(void* buffer, std::size_t bytes, bool remote, off_t offset);
-  Outcome<void> unmap(void* buffer, std::size_t bytes);
-  /// Sends mappings that the peer does not know yet, as far as credits allow.
-  Outcome<void> send_mappings();
-  bool has_mappings_to_send() const;
-  /// Writes to the buffer that the peer mapped at `offset`; returns 0 if there is none.
-  Outcome<std::size_t> write_some(Cursor& from, std::size_t most, off_t offset);
+  Outcome<off_t> map(void* buffer, std::size_t bytes, bool remote, off_t offset) override;
+  Outcome<void> unmap(void* buffer, std::size_t bytes) override;
+  Outcome<void> send_mappings() override;
+  bool has_mappings_to_send() const override;
+  Outcome<std::size_t> write_some(Cursor& from, std::size_t most, off_t offset) override;
 
-  bool peer_shut() const { return peer_shut_; }  // The peer sends no more.
-  bool peer_gone() const { return peer_gone_; }  // The peer neither sends nor receives.
-  bool broken() const { return broken_; }
-  const Sizes& sizes() const { return sizes_; }
+  bool peer_shut() const override { return peer_shut_; }
+  bool peer_gone() const override { return peer_gone_; }
+  bool broken() const override { return broken_; }
+  const Sizes& sizes() const override { return sizes_; }
 
  private:
   struct Mapped {
@@ -85,6 +70,8 @@ class Endpoint {
 
   Endpoint(rdma_cm_id* id, const Sizes& sizes, bool sends_words)
       : id_(id), sizes_(sizes), sends_words_(sends_words) {}
+  bool can_control() const { return controls_ < kControlSlots; }
+  Outcome<void> send_control(Control control);
   Outcome<void> make_queues();
   Outcome<void> make_buffers();
   Outcome<void> post_receive();
@@ -99,6 +86,7 @@ class Endpoint {
   Outcome<void> post_word(std::uint32_t message);
   Outcome<void> post(ibv_send_wr& request);
   Target target() const;
+  void take_channel_event();
   void consume(std::size_t bytes);
   void take(const ibv_wc& completion);
   void on_message(std::uint32_t message);
@@ -114,6 +102,7 @@ class Endpoint {
   bool armed_ = false;
   bool sends_words_ = false;  // iWARP: sends messages with SEND, not as immediate data.
 
+  std::shared_ptr<Pages> pages_;  // Of the three, which end before it.
   Memory send_buffer_;
   Memory receive_buffer_;  // With a word for each receive request.
   Memory target_list_;     // `kTargets` targets, followed by our copy of the peer's map of buffers.
@@ -129,6 +118,7 @@ class Endpoint {
   std::uint32_t control_place_ = 0;  // and the slot of the next one that is not inline.
 
   // Receive side.
+  std::uint32_t arrivals_ = 0;
   std::deque<std::uint32_t> messages_;  // Unread bytes of each message.
   std::uint32_t receive_at_ = 0;        // Offset of the next byte to read.
   std::uint32_t read_ = 0;              // Bytes read and not offered again.

@@ -52,6 +52,7 @@ std::shared_ptr<Socket> unset(int number) {
   std::shared_ptr<Socket> socket = std::move(found->second);
   table().sockets.erase(found);
   std::erase(socket->numbers, number);
+  socket->closed = socket->numbers.empty();
   return socket->numbers.empty() ? std::move(socket) : nullptr;
 }
 

@@ -36,8 +36,17 @@ Outcome<void> Stream::name(sockaddr* address, socklen_t* length, bool peer) {
   std::unique_lock lock(mutex_);
   const bool met = phase_ == Phase::open || (phase_ == Phase::opening && !active_);
   if (peer && !met) return fail(ENOTCONN);
+  if (names_) {
+    copy_address(reinterpret_cast<const sockaddr*>(&(*names_)[peer ? 1 : 0]), address, length);
+    return {};
+  }
   copy_address(peer ? rdma_get_peer_addr(id_) : rdma_get_local_addr(id_), address, length);
   return {};
+}
+
+void Stream::set_names(const sockaddr_storage& local, const sockaddr_storage& peer) {
+  std::unique_lock lock(mutex_);
+  names_ = std::make_unique<std::array<sockaddr_storage, 2>>(std::array{local, peer});
 }
 
 Outcome<void> Stream::set_rdma_option(int option, int value) {
@@ -67,6 +76,11 @@ Outcome<void> Stream::set_option(int level, int option, const void* value, sockl
   if (!number) return fail(number.error());
   if (level == SOL_RDMA) return set_rdma_option(option, *number);
   int own = *number;
+  if (level == SOL_SOCKET && option == SO_LINGER && length >= sizeof(linger)) {
+    linger asked{};
+    std::memcpy(&asked, value, sizeof asked);
+    resets_ = asked.l_onoff != 0 && asked.l_linger == 0;
+  }
   if (level == SOL_SOCKET && option == SO_REUSEADDR) {
     rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &own, sizeof own);
   } else if (level == SOL_SOCKET && option == SO_RCVBUF) {
@@ -97,6 +111,7 @@ Outcome<void> Stream::set_option(int level, int option, const void* value, sockl
                            : level == IPPROTO_TCP ? tcp_options_
                                                   : ipv6_options_;
   options = *number != 0 ? options | bit(option) : options & ~bit(option);
+  if (endpoint_) endpoint_->set_urgent_inline(option_is_on(SOL_SOCKET, SO_OOBINLINE));
   return {};
 }
 

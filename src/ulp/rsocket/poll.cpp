@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/select.h>
 
 #include "base/cancellation/cancellation_point.h"
@@ -66,12 +67,18 @@ int poll_all(std::span<pollfd> fds, int timeout_ms) {
   }
   waiting.real.resize(fds.size());
   const TimeNs begin = monotonic_now();
+  int yields = kYields;
   const TimeNs end = timeout_ms < 0 ? kNever : begin + TimeNs(timeout_ms) * kMillisecond;
   for (;;) {
     if (const int count = check(waiting); count != 0) return count;
     const TimeNs now = monotonic_now();
     if (now >= end) return 0;
     if (now < begin + kSpin) continue;
+    if (yields > 0) {
+      --yields;
+      sched_yield();
+      continue;
+    }
     for (const auto& socket : waiting.sockets) {
       if (socket) socket->arm();
     }

@@ -17,6 +17,7 @@ using Outcome = std::expected<T, int>;
 inline std::unexpected<int> fail(int error) { return std::unexpected(error); }
 
 inline constexpr const char* kUnknownOption = "the option of level SOL_RDMA is unknown";
+inline constexpr const char* kNoUrgentData = "rsockets carry no urgent data";
 /// Logs `what` and returns EOPNOTSUPP: for features that rsockets do not have.
 inline std::unexpected<int> unsupported(const char* what) {
   log(LogLevel::warn, "rsocket: {}", what);

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/os/unique_fd.h"
 #include "base/time.h"
-#include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/protocol.h"
+#include "ulp/sockets/source.h"
 
 namespace verbatim::rsocket {
 
@@ -45,16 +46,24 @@ struct Message {
 
 /// A stream or datagram rsocket, with the calls of rsocket(7). Every call locks the socket. Calls
 /// that wait release the lock meanwhile, so that one thread can send while another receives.
-class Socket {
+class Socket : public ulp::sockets::Source {
  public:
-  virtual ~Socket() = default;
   int number() const { return handle_.number(); }
+  int handle() const override { return number(); }
+  bool is_closed() const override { return closed; }
   void move_to(int number);
   virtual int type() const = 0;
 
   virtual Outcome<void> bind(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> listen(int backlog) = 0;
-  virtual Outcome<std::shared_ptr<Socket>> accept() = 0;
+  /// What accept(2) returns: a socket, or a plain one of the listener's companion.
+  struct Accepted {
+    std::shared_ptr<Socket> socket;
+    UniqueFd plain;
+  };
+  virtual Outcome<Accepted> accept() = 0;
+  /// A listener accepts the connections of this TCP listener, too.
+  virtual Outcome<void> accompany(UniqueFd /*listener*/) { return fail(EINVAL); }
   virtual Outcome<void> connect(const sockaddr* address, socklen_t length) = 0;
   virtual Outcome<void> shut_down(int how) = 0;
   /// Disconnects from the peer. Called before the last reference is dropped.
@@ -63,17 +72,12 @@ class Socket {
   virtual Outcome<std::size_t> send(const Message& message) = 0;
   virtual Outcome<std::size_t> receive(const Message& message) = 0;
 
-  /// Returns what poll(2) would for these events, without waiting.
+  /// As `look`, for a caller that does not watch the handle: also takes the events of connections.
   virtual short ready(short events) = 0;
-  /// Requests that the handle becomes readable at the next event.
-  virtual void arm() = 0;
-  /// Returns true if the next event will make the handle readable. Reading the socket's state takes
-  /// the event, and then it will not.
-  virtual bool armed() = 0;
-  /// Takes events after the handle has become readable.
-  virtual void wake() = 0;
 
   virtual Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) = 0;
+  /// Names that are not the connection's.
+  virtual void set_names(const sockaddr_storage&, const sockaddr_storage&) {}
   virtual Outcome<void> set_option(int level, int option, const void* value, socklen_t length) = 0;
   virtual Outcome<void> get_option(int level, int option, void* value, socklen_t* length) = 0;
   virtual Outcome<off_t> map(void* buffer, std::size_t bytes, int protection, off_t offset) = 0;
@@ -86,6 +90,7 @@ class Socket {
   std::atomic<int> descriptor_flags{0};
   /// The handle's descriptor and its duplicates. Protected by the fd table's lock.
   std::vector<int> numbers;
+  std::atomic<bool> closed{false};  // There are none any more.
 
  protected:
   explicit Socket(Handle handle) : handle_(std::move(handle)) {}
@@ -115,13 +120,21 @@ class Socket {
 /// Time that calls spin before they wait (`polling_time` of rsocket(7)).
 inline constexpr TimeNs kSpin = 10 * kMicrosecond;
 
+/// Then they give the processor away as often: being woken costs the peer a system call, and this
+/// process two thread switches.
+inline constexpr int kYields = 4;
+
 template <typename Done>
 Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done) {
   wake_locked(false);
   if (done()) return {};
   if (!may_wait) return fail(EAGAIN);
   const TimeNs until = monotonic_now() + kSpin;
-  while (monotonic_now() < until) {
+  for (int yields = kYields; monotonic_now() < until || yields > 0;) {
+    if (monotonic_now() >= until) {
+      --yields;
+      sched_yield();
+    }
     process();
     if (done()) return {};
   }
@@ -142,7 +155,9 @@ void enter(std::shared_ptr<Socket> socket);
 /// Removes an fd. Returns the socket, to be closed, if this was its last fd, else null. EBADF.
 Outcome<std::shared_ptr<Socket>> take_out(int number);
 
-Outcome<std::shared_ptr<Socket>> make_stream();
+/// What carries a stream's bytes.
+enum class Protocol : std::uint8_t { rsocket, sdp };
+Outcome<std::shared_ptr<Socket>> make_stream(Protocol protocol);
 Outcome<std::shared_ptr<Socket>> make_datagram(int domain);
 
 /// Copies an address out, as getpeername(2) does.

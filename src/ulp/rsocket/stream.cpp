@@ -14,8 +14,13 @@ constexpr unsigned kTurnsBetweenEvents = 64;
 
 }  // namespace
 
-void Stream::process() {
-  if (endpoint_ && phase_ == Phase::open) endpoint_->process();
+void Stream::process(bool surely) {
+  if (!endpoint_ || phase_ != Phase::open) return;
+  endpoint_->process(surely);
+  const bool has_room = wants_room_ && can_write();
+  if (has_room) wants_room_ = false;
+  if (has_room || arrivals_ != endpoint_->arrivals()) note_edge();
+  arrivals_ = endpoint_->arrivals();
 }
 
 void Stream::arm_locked() {
@@ -27,11 +32,12 @@ void Stream::wake_locked(bool surely) {
   const bool look = surely || phase_ != Phase::open || ++idle_turns_ % kTurnsBetweenEvents == 0;
   if (look) take_events();
   if (!pending_accepts_.empty()) poll_pending_accepts();
+  poll_companion();
   if (endpoint_ && phase_ == Phase::opening && !active_) {
-    endpoint_->process();
+    endpoint_->process(surely);
     if (endpoint_->has_data()) phase_ = Phase::open;  // Data was faster than the RTU.
   }
-  process();
+  process(surely);
 }
 
 void Stream::arm() {
@@ -66,6 +72,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
   std::size_t total = 0;
   do {
@@ -78,17 +85,32 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
     if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
     const std::size_t bytes = endpoint_->receive(to);
     total += bytes;
-    if (bytes == 0) break;  // End of the stream.
+    if (bytes == 0 && total == 0 && endpoint_->was_reset()) return fail(ECONNRESET);
+    if (bytes == 0 || endpoint_->is_at_mark()) break;  // The end, or the urgent mark.
   } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
   return total;
+}
+
+/// As TCP: EINVAL if no urgent byte has come, or it stays in the stream.
+Outcome<std::size_t> Stream::receive_urgent(const Message& message) {
+  process();
+  Cursor to(message.pieces);
+  if (to.left() == 0) return 0;
+  const auto byte = endpoint_->urgent((message.flags & MSG_PEEK) != 0);
+  if (!byte) return fail(EINVAL);
+  to.write(&*byte, 1);
+  return 1;
 }
 
 Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if ((message.flags & MSG_OOB) != 0 && !endpoint_->has_urgent()) {
+    return unsupported(kNoUrgentData);
+  }
   Cursor from(message.pieces);
-  return send_all(lock, from, may_wait, nullptr);
+  return send_all(lock, from, message.flags, nullptr);
 }
 
 Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait) {
@@ -101,14 +123,16 @@ Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool 
 }
 
 /// Sends to the stream or, with `offset`, to the buffer that the peer mapped there.
-Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from,
-                                      bool may_wait, off_t* offset) {
+Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
+                                      off_t* offset) {
+  const bool may_wait = waits(flags);
   if (auto ok = send_rest_of_map(lock, may_wait); !ok) return fail(ok.error());
   std::size_t total = 0;
-  std::size_t most = kFirstTransfer;
+  std::size_t most = endpoint_->first_transfer();
   while (from.left() > 0) {
     int error = 0;
     if (!endpoint_->can_send()) {
+      wants_room_ = true;
       auto ok = wait_until(lock, may_wait, [this] { return can_write(); });
       if (!ok) error = ok.error();
     }
@@ -117,7 +141,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
     if (error != 0) return total > 0 ? Outcome<std::size_t>(total) : fail(error);
     const std::size_t limit = from.left() > most ? most : from.left();
     most = std::min<std::size_t>(most * 2, kMostTransfer);
-    const auto sent = offset == nullptr ? endpoint_->send_some(from, limit)
+    const auto sent = offset == nullptr ? endpoint_->send_some(from, limit, (flags & MSG_OOB) != 0)
                                         : endpoint_->write_some(from, limit, *offset);
     if (!sent) return total > 0 ? Outcome<std::size_t>(total) : fail(ECONNRESET);
     if (*sent == 0) break;  // No buffer is mapped there.
@@ -130,6 +154,22 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
 short Stream::ready(short events) {
   std::unique_lock lock(mutex_);
   wake_locked(false);
+  return state(events);
+}
+
+short Stream::look(short events) {
+  std::unique_lock lock(mutex_);
+  process(false);
+  return state(events);
+}
+
+std::size_t Stream::bytes_to_read() {
+  std::unique_lock lock(mutex_);
+  process(false);
+  return endpoint_ ? endpoint_->bytes_to_read() : 0;
+}
+
+short Stream::state(short events) {
   short found = 0;
   switch (phase_) {
     case Phase::fresh:
@@ -139,10 +179,13 @@ short Stream::ready(short events) {
     case Phase::opening:
       return 0;
     case Phase::failed:
-      return static_cast<short>((events & (POLLIN | POLLOUT)) | POLLERR | POLLHUP);
+      found = (events & (POLLIN | POLLOUT | POLLRDHUP)) | POLLHUP;
+      return error_ != 0 ? found | POLLERR : found;
     case Phase::open:
       if (can_read() || !is_up()) found |= POLLIN | POLLRDNORM;
-      if (can_write()) found |= POLLOUT | POLLWRNORM;
+      wants_room_ = !can_write();
+      if (!wants_room_) found |= POLLOUT | POLLWRNORM;
+      if (endpoint_->is_urgent()) found |= POLLPRI;
       if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
       if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;
@@ -163,11 +206,11 @@ Outcome<void> Stream::shut_down(int how) {
   const bool gone = !readable_ && !writable_;
   if (!gone && (how == SHUT_RD || !was_writable)) return {};
   if (disconnect_sent_ || !is_up()) return {};
-  const auto done = [this] { return endpoint_->can_control() || !is_up(); };
+  const auto done = [this] { return endpoint_->can_finish() || !is_up(); };
   if (auto ok = wait_until(lock, true, done); !ok) return ok;
   if (!is_up()) return {};
   disconnect_sent_ = gone;
-  if (auto ok = endpoint_->send_control(gone ? Control::disconnect : Control::shutdown); !ok) {
+  if (auto ok = endpoint_->finish(gone); !ok) {
     return {};  // The peer is gone; no error can be reported.
   }
   if (!gone) return {};
@@ -177,10 +220,21 @@ Outcome<void> Stream::shut_down(int how) {
   return wait_until(lock, true, sent);
 }
 
+/// As TCP: a close that leaves data unread is a reset.
+void Stream::reset() {
+  std::unique_lock lock(mutex_);
+  if (phase_ != Phase::open || !is_up() || (!resets_ && !endpoint_->has_data())) return;
+  endpoint_->abort();
+  const auto sent = [this] { return endpoint_->all_sent() || disconnected_; };
+  static_cast<void>(wait_until(lock, true, sent));
+}
+
 void Stream::close() {
+  reset();
   if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(shut_down(SHUT_RDWR));
   std::unique_lock lock(mutex_);
-  if (phase_ == Phase::open || phase_ == Phase::opening) rdma_disconnect(id_);
+  // A connection that was asked for and not answered ends with its id.
+  if (phase_ == Phase::open || (phase_ == Phase::opening && !active_)) rdma_disconnect(id_);
 }
 
 Outcome<off_t> Stream::map(void* buffer, std::size_t bytes, int protection, off_t offset) {
@@ -201,7 +255,7 @@ Outcome<std::size_t> Stream::write_mapped(const void* from, std::size_t bytes, o
   if (auto ok = check_open(lock, waits(flags)); !ok) return fail(ok.error());
   const iovec piece{const_cast<void*>(from), bytes};
   Cursor cursor({&piece, 1});
-  return send_all(lock, cursor, waits(flags), &offset);
+  return send_all(lock, cursor, flags, &offset);
 }
 
 }  // namespace verbatim::rsocket

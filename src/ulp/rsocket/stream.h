@@ -1,35 +1,40 @@
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 
 #include <rdma/rdma_cma.h>
 
-#include "ulp/rsocket/endpoint.h"
 #include "ulp/rsocket/socket.h"
+#include "ulp/rsocket/stream_end.h"
 
 namespace verbatim::rsocket {
 
-/// A stream rsocket: connects, accepts, and transfers bytes through its `Endpoint`.
+/// A stream rsocket, or one of SDP: connects, accepts, and transfers bytes through its end.
 class Stream final : public Socket {
  public:
-  static Outcome<std::shared_ptr<Stream>> make();
+  static Outcome<std::shared_ptr<Stream>> make(Protocol protocol);
   ~Stream() override;
 
   int type() const override { return SOCK_STREAM; }
   Outcome<void> bind(const sockaddr* address, socklen_t length) override;
   Outcome<void> listen(int backlog) override;
-  Outcome<std::shared_ptr<Socket>> accept() override;
+  Outcome<Accepted> accept() override;
+  Outcome<void> accompany(UniqueFd listener) override;
   Outcome<void> connect(const sockaddr* address, socklen_t length) override;
   Outcome<void> shut_down(int how) override;
   void close() override;
   Outcome<std::size_t> send(const Message& message) override;
   Outcome<std::size_t> receive(const Message& message) override;
   short ready(short events) override;
+  short look(short events) override;
   void arm() override;
   bool armed() override;
   void wake() override;
+  std::size_t bytes_to_read() override;
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
+  void set_names(const sockaddr_storage& local, const sockaddr_storage& peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
   Outcome<off_t> map(void* buffer, std::size_t bytes, int protection, off_t offset) override;
@@ -46,8 +51,9 @@ class Stream final : public Socket {
     failed,   // The reason is in `error_`.
   };
 
-  explicit Stream(Handle handle) : Socket(std::move(handle)) {}
-  void process() override;
+  Stream(Handle handle, Protocol protocol) : Socket(std::move(handle)), protocol_(protocol) {}
+  void process() override { process(false); }
+  void process(bool surely);
   void arm_locked() override;
   bool armed_locked() const override;
   void wake_locked(bool surely) override;
@@ -56,6 +62,7 @@ class Stream final : public Socket {
   Outcome<void> adopt(rdma_cm_id* id);
   void take_events();
   void poll_pending_accepts();
+  void poll_companion();
   void on_event(rdma_cm_event_type event, int status, const rdma_conn_param& parameters);
   void on_request(rdma_cm_id* id, const rdma_conn_param& parameters);
   Outcome<void> take_request(rdma_cm_id* id, const rdma_conn_param& parameters);
@@ -70,32 +77,41 @@ class Stream final : public Socket {
   bool is_up() const;  // Neither side has ended it.
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
+  short state(short events);
+  void reset();
   Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
-  Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, bool may_wait,
+  Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                 off_t* offset);
+  Outcome<std::size_t> receive_urgent(const Message& message);
   bool option_is_on(int level, int option) const;
   Outcome<void> set_rdma_option(int option, int value);
 
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* id_ = nullptr;
-  std::unique_ptr<Endpoint> endpoint_;
+  const Protocol protocol_;
+  std::unique_ptr<StreamEnd> endpoint_;
   Phase phase_ = Phase::fresh;
   bool active_ = false;   // This side asked for the connection.
   bool readable_ = true;  // Not shut down on this side.
   bool writable_ = true;
   bool disconnected_ = false;     // By the connection manager's event.
   bool disconnect_sent_ = false;  // This side has told the peer.
+  bool wants_room_ = false;       // Somebody was told that there is none; room will be an edge.
+  std::uint32_t arrivals_ = 0;    // The endpoint's, of which edges were noted.
   int error_ = 0;                 // For SO_ERROR.
   Sizes sizes_;
   std::deque<std::shared_ptr<Stream>>
-      pending_accepts_;                           // Listener: accepted, waiting for the peer,
-  std::deque<std::shared_ptr<Stream>> accepted_;  // and open.
-  std::uint64_t socket_options_ = 0;              // A bit for each option that was switched on.
+      pending_accepts_;               // Listener: accepted, waiting for the peer,
+  std::deque<Accepted> accepted_;     // and open, or the companion's.
+  UniqueFd companion_;                // A TCP listener.
+  std::uint64_t socket_options_ = 0;  // A bit for each option that was switched on.
   std::uint64_t tcp_options_ = 0;
   std::uint64_t ipv6_options_ = 0;
+  std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.
   int type_of_service_ = 0;
   int keep_idle_ = 7200;
+  bool resets_ = false;  // SO_LINGER with no time: a close is a reset.
   unsigned idle_turns_ = 0;
 };
 

@@ -35,7 +35,7 @@ bool Endpoint::can_send() const {
          target().length != 0;
 }
 
-Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most) {
+Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool) {
   const Target now = target();
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});
@@ -145,6 +145,12 @@ void Endpoint::consume(std::size_t bytes) {
   ++received_;
 }
 
+std::size_t Endpoint::bytes_to_read() const {
+  std::size_t total = 0;
+  for (const std::uint32_t waiting : messages_) total += waiting;
+  return total;
+}
+
 std::size_t Endpoint::peek(Cursor& to) const {
   std::size_t total = 0;
   std::uint32_t at = receive_at_;
@@ -206,19 +212,23 @@ void Endpoint::arm() {
   armed_ = true;
 }
 
-void Endpoint::process() {
-  if (armed_) {
-    ibv_cq* cq = nullptr;
-    void* context = nullptr;
-    if (ibv_get_cq_event(channel_, &cq, &context) == 0) {
-      ibv_ack_cq_events(cq, 1);
-      armed_ = false;
-    }
-  }
+/// Afterwards the queue must be armed again. The event may still be on its way, and comes later then,
+/// or not at all if its completion has been taken.
+void Endpoint::take_channel_event() {
+  armed_ = false;
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  if (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+}
+
+void Endpoint::process(bool surely) {
+  if (surely) take_channel_event();
   std::array<ibv_wc, 16> completions;
   int count = 0;
   do {
     count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
+    // Taking the event is a system call, so only if there was one: who sleeps must arm again.
+    if (armed_ && count > 0) take_channel_event();
     for (int i = 0; i < count; ++i) take(completions[i]);
     for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
       if (!post_receive()) broken_ = true;
@@ -251,6 +261,7 @@ void Endpoint::on_message(std::uint32_t word) {
   const std::uint32_t value = value_of(word);
   switch (op_of(word)) {
     case Op::data:
+      ++arrivals_;
       messages_.push_back(value);
       return;
     case Op::credits:
@@ -260,6 +271,7 @@ void Endpoint::on_message(std::uint32_t word) {
       ++received_;  // It has cost the peer a credit.
       return;
     case Op::control:
+      ++arrivals_;
       if (value == static_cast<std::uint32_t>(Control::disconnect)) peer_shut_ = peer_gone_ = true;
       if (value == static_cast<std::uint32_t>(Control::shutdown)) peer_shut_ = true;
       return;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -123,6 +124,11 @@ class TaskSet {
   void on_end(TaskOutput& out);
   bool is_idle() const { return has_ended_ && tasks_.size() == 0; }
   std::uint32_t size() const { return tasks_.size(); }
+  /// The initiator's name of a task that is not over.
+  std::optional<std::uint64_t> request_of(Tag task) {
+    const Task* const found = tasks_.find(task);
+    return found == nullptr ? std::nullopt : std::optional(found->request);
+  }
 
  private:
   enum class State : std::uint8_t { waiting, borrowing, fetching, storing, answering };

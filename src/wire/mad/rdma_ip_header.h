@@ -13,6 +13,7 @@ namespace verbatim::wire {
 /// The RDMA IP CM service (IBA annex A11): connections to an IP address and port. The service id
 /// has the bytes 00 00 00 00 01, the IP protocol number and the destination port.
 enum class PortSpace : std::uint16_t {  // Values as in librdmacm.
+  sdp = 0x0001,                         // Annex A4: 0x10000 and the port.
   ipoib = 0x0002,
   tcp = 0x0106,
   udp = 0x0111,
@@ -25,6 +26,8 @@ constexpr ServiceId service_id_of(PortSpace space, std::uint16_t port) {
 constexpr std::uint16_t port_of(ServiceId id) { return static_cast<std::uint16_t>(raw(id)); }
 /// Returns true for a service id of annex A11: an `RdmaIpHeader` begins the private data.
 constexpr bool is_rdma_ip(ServiceId id) { return raw(id) >> 24 == 1 || raw(id) >> 16 == 2; }
+/// Returns true for a service id of SDP: a Hello begins the private data.
+constexpr bool is_sdp(ServiceId id) { return raw(id) >> 16 == 1; }
 /// Returns the service id's port space. Requires `is_rdma_ip`.
 constexpr PortSpace port_space_of(ServiceId id) { return static_cast<PortSpace>(raw(id) >> 16); }
 
@@ -76,6 +79,24 @@ inline std::expected<RdmaIpHeader, WireError> decode_rdma_ip(
                       .source_port = load_be<std::uint16_t>(&bytes[2]),
                       .source = detail::load_ip(&bytes[4], ipv4),
                       .destination = detail::load_ip(&bytes[20], ipv4)};
+}
+
+/// The same of SDP's Hello (IBA annex A4), which is all of a REQ's private data: 16 bytes of
+/// header, and then what `ulp/sdp/wire/hello.h` draws.
+inline std::expected<RdmaIpHeader, WireError> decode_sdp_addresses(
+    std::span<const std::byte> hello) {
+  constexpr std::size_t kHelloBytes = 92;
+  if (hello.size() < kHelloBytes || hello[0] != std::byte{0} ||
+      load_be<std::uint32_t>(&hello[4]) != kHelloBytes) {
+    return std::unexpected(WireError::rdma_ip_version);
+  }
+  const std::uint8_t ip_version = bits_of(hello[17], 4, 4);
+  if (ip_version != 4 && ip_version != 6) return std::unexpected(WireError::rdma_ip_version);
+  const bool ipv4 = ip_version == 4;
+  return RdmaIpHeader{.ipv4 = ipv4,
+                      .source_port = load_be<std::uint16_t>(&hello[28]),
+                      .source = detail::load_ip(&hello[32], ipv4),
+                      .destination = detail::load_ip(&hello[48], ipv4)};
 }
 
 inline void encode(const RdmaIpHeader& header, std::span<std::byte, RdmaIpHeader::kSize> out) {

@@ -54,6 +54,36 @@ TEST(RdmaIpHeader, OtherVersionsAreRefused) {
   EXPECT_EQ(decode_rdma_ip(Bytes(bytes)).error(), WireError::rdma_ip_version);
 }
 
+TEST(SdpAddresses, AreInTheHello) {
+  std::vector<std::byte> hello(92);
+  hello[7] = std::byte{92};
+  hello[17] = std::byte{0x40};
+  hello[28] = std::byte{0xc0};
+  hello[29] = std::byte{1};
+  for (const std::size_t at : {44, 60}) {
+    hello[at] = std::byte{10};
+    hello[at + 3] = static_cast<std::byte>(at);
+  }
+  const auto addresses = decode_sdp_addresses(hello);
+  ASSERT_TRUE(addresses);
+  EXPECT_TRUE(addresses->ipv4);
+  EXPECT_EQ(addresses->source_port, 0xc001);
+  EXPECT_EQ(addresses->source.bytes[10], 0xff);
+  EXPECT_EQ(addresses->source.bytes[15], 44);
+  EXPECT_EQ(addresses->destination.bytes[15], 60);
+  hello[17] = std::byte{0x60};
+  EXPECT_FALSE(decode_sdp_addresses(hello)->ipv4);
+  hello[17] = std::byte{0x50};
+  EXPECT_FALSE(decode_sdp_addresses(hello));
+  EXPECT_FALSE(decode_sdp_addresses(std::span(hello).first(91)));
+}
+
+TEST(SdpService, IsItsPortSpaceAndPort) {
+  EXPECT_EQ(raw(service_id_of(PortSpace::sdp, 0x1389)), 0x11389u);
+  EXPECT_TRUE(is_sdp(ServiceId{0x11389}));
+  EXPECT_FALSE(is_sdp(ServiceId{0x21389}) || is_rdma_ip(ServiceId{0x11389}));
+}
+
 TEST(RdmaIpService, A11_ServiceIdsHoldProtocolAndPort) {
   EXPECT_EQ(raw(service_id_of(PortSpace::tcp, 0x1c48)), 0x0000000001061c48u);
   EXPECT_EQ(raw(service_id_of(PortSpace::udp, 1)), 0x0000000001110001u);

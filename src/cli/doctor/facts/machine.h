@@ -78,10 +78,11 @@ struct Machine {
   // Results of system calls: 0 or errno.
   int memfd_error = 0;
   int pidfd_error = 0;
-  int userfaultfd_error = 0;
+  int stop_error = 0;            // Stopping this program's threads (ptrace(2)).
   int peer_copy_error = 0;       // process_vm_readv(2) by a process that is no ancestor.
   int packet_socket_error = 0;   // For RoCE v1.
   int user_namespace_error = 0;  // Gives CAP_NET_RAW.
+  int tun_error = 0;             // Opening /dev/net/tun.
   int ptrace_scope = 0;          // Yama's; 0 without Yama.
 
   Limit address_space;

@@ -18,10 +18,7 @@
 #include "base/os/unique_fd.h"
 #include "cli/doctor/facts/machine.h"
 #include "cli/read_all.h"
-
-#ifndef UFFD_USER_MODE_ONLY
-#define UFFD_USER_MODE_ONLY 1
-#endif
+#include "region/adoption/run_alone.h"
 
 /// Tries system calls, because a container may forbid any of them. Those that change this process,
 /// or need a second one, are tried in a child.
@@ -56,11 +53,10 @@ int try_peer_copy() {
   });
 }
 
-int try_userfaultfd() {
-  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
-  UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, kFlags)));
-  if (!fd) fd.reset(static_cast<int>(syscall(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY)));
-  return error_of(fd);
+/// As memory that moves needs it.
+int try_to_stop_threads() {
+  const auto stopped = region::run_alone([](void*) { return 0L; }, nullptr);
+  return stopped ? 0 : stopped.error().code;
 }
 
 /// The drop-in's functions, found at run time: this program is not linked to it.
@@ -119,9 +115,10 @@ std::string as_sentence(std::string text) {
 void try_system_calls(Machine& machine) {
   machine.memfd_error = error_of(UniqueFd(memfd_create("verbatim-doctor", MFD_CLOEXEC)));
   machine.pidfd_error = error_of(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))));
-  machine.userfaultfd_error = try_userfaultfd();
+  machine.stop_error = try_to_stop_threads();
   machine.peer_copy_error = try_peer_copy();
   machine.packet_socket_error = error_of(UniqueFd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
+  machine.tun_error = error_of(UniqueFd(open("/dev/net/tun", O_RDWR | O_CLOEXEC)));
   machine.user_namespace_error =
       in_child([] { return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 ? 0 : errno; });
 }

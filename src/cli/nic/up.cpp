@@ -1,0 +1,88 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/nic/commands.h"
+#include "service/control.h"
+#include "service/launch.h"
+
+namespace verbatim::cli::nic {
+namespace {
+
+constexpr const char* kExamples =
+    "Returns when the card serves. Its interfaces may be moved into network namespaces:\n"
+    "the card keeps them. Needs CAP_NET_ADMIN: root, or namespaces of your own.\n"
+    "\n"
+    "Examples:\n"
+    "  verbatim nic up\n"
+    "  unshare -rnm verbatim nic up --vfs 2      # without root";
+
+int up(const std::vector<std::string>& arguments, const std::string& name) {
+  const auto program = service::find_program("verbatim-nicd");
+  const auto started = program
+                           ? service::start_daemon({.program = *program, .arguments = arguments})
+                           : std::unexpected(program.error());
+  if (!started) {
+    fmt::print(stderr, "verbatim nic up: {}\n", started.error().text);
+    return started.error().code == EINVAL ? kExitUsage : kExitFailure;
+  }
+  const auto card = service::ask({.kind = "nic", .name = name}, {{"ask", "status"}});
+  if (!card) {
+    fmt::print(stderr, "verbatim nic up: {}\n", card.error().text);
+    return kExitFailure;
+  }
+  const auto& ports = card->at("ports");
+  fmt::print("card '{}': uplink {}, functions {} to {}; drivers connect at {}\n", name,
+             ports.front().at("interface").get<std::string>(),
+             ports.at(1).at("interface").get<std::string>(),
+             ports.back().at("interface").get<std::string>(),
+             card->at("socket").get<std::string>());
+  return 0;
+}
+
+}  // namespace
+
+void add_up(CLI::App& nic, int& exit_status) {
+  auto* command = nic.add_subcommand("up", "Start a card");
+  struct Form {
+    std::string name = "default", functions, prefix, rules, socket;
+  };
+  auto form = std::make_shared<Form>();
+  command->add_option("--name", form->name, "The card's name");
+  command->add_option("--vfs", form->functions, "How many functions: 4, at most 63")
+      ->type_name("N");
+  command->add_option("--prefix", form->prefix, "Interfaces: WORDup, WORDvf0...; nic by default")
+      ->type_name("WORD");
+  command->add_option("--rules", form->rules, "Room for rules: 1048576")->type_name("N");
+  command->add_option("--socket", form->socket, "Where a driver connects")->type_name("PATH");
+  command->footer(kExamples);
+  command->callback([form, &exit_status] {
+    std::vector<std::string> arguments{"--name", form->name};
+    const auto add = [&arguments](const char* option, const std::string& value) {
+      if (!value.empty()) arguments.insert(arguments.end(), {option, value});
+    };
+    add("--vfs", form->functions);
+    add("--prefix", form->prefix);
+    add("--rules", form->rules);
+    add("--socket", form->socket);
+    exit_status = up(arguments, form->name);
+  });
+}
+
+void add_down(CLI::App& nic, int& exit_status) {
+  auto* command = nic.add_subcommand("down", "End a card; its interfaces end with it");
+  auto name = std::make_shared<std::string>("default");
+  command->add_option("--name", *name, "The card's name");
+  command->footer("Examples:\n  verbatim nic down");
+  command->callback([name, &exit_status] {
+    const auto ended = service::end({.kind = "nic", .name = *name});
+    if (!ended) fmt::print(stderr, "verbatim nic down: {}\n", ended.error().text);
+    exit_status = ended ? 0 : kExitFailure;
+  });
+}
+
+}  // namespace verbatim::cli::nic

@@ -1,0 +1,203 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/fabric/host.h"
+#include "cli/program.h"
+#include "cli/target/target_text.h"
+#include "service/control.h"
+#include "service/launch.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
+    "any other; and to iSCSI initiators, over iSER and TCP. Each node has one, named after it. It "
+    "admits nobody until --allow-host\n"
+    "names a host, or --allow-any-host says so.\n"
+    "\n"
+    "Examples:\n"
+    "  verbatim target up --node a --nvme nqn.2026-01.com.example:disk --allow-any-host\n"
+    "  verbatim target show --node a\n"
+    "  verbatim target down --node a";
+
+/// Which target: that of a node, or of a host of a fabric.
+struct Place {
+  NodeChoice node;
+  HostChoice host;
+};
+
+struct UpForm {
+  Place place;
+  std::string nvme, ram, block, listen;
+  std::vector<std::string> hosts;
+  bool any_host = false;
+  std::string iscsi, iscsi_listen, iscsi_auth;
+  std::vector<std::string> initiators;
+  bool any_initiator = false;
+};
+
+struct ShowForm {
+  Place place;
+  bool json = false;
+};
+
+int fail(const char* command, const std::string& text, int status = kExitFailure) {
+  fmt::print(stderr, "verbatim target {}: {}\n", command, text);
+  return status;
+}
+
+service::ServiceName name_of(const Place& place) {
+  const char* const of_environment = getenv("VERBATIM_HOST");
+  if (place.host.host) return {"target", *place.host.host};
+  const bool has_node = place.node.node.has_value() || !place.node.addresses.empty();
+  if (!has_node && of_environment != nullptr && *of_environment != '\0')
+    return {"target", of_environment};
+  return {"target", node_of(place.node)};
+}
+
+std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
+  std::vector<std::string> words{"target", "--name", name};
+  const auto add = [&words](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  add("--nvme", form.nvme);
+  add("--ram", form.ram);
+  add("--block", form.block);
+  add("--listen", form.listen);
+  add("--allow-host", fmt::format("{}", fmt::join(form.hosts, ",")));
+  if (form.any_host) add("--allow-any-host", "yes");
+  add("--iscsi", form.iscsi);
+  add("--iscsi-listen", form.iscsi_listen);
+  add("--iscsi-auth", form.iscsi_auth);
+  add("--allow-initiator", fmt::format("{}", fmt::join(form.initiators, ",")));
+  if (form.any_initiator) add("--allow-any-initiator", "yes");
+  return words;
+}
+
+int up(const UpForm& form) {
+  if (const auto set = set_environment(form.place.node); !set)
+    return fail("up", set.error().text, set.error().exit_status);
+  if (const auto entered = enter_host(form.place.host); !entered)
+    return fail("up", entered.error().text);
+  const auto program = service::find_program("verbatim-ulpd");
+  if (!program) return fail("up", program.error().text);
+  const auto name = name_of(form.place);
+  const auto started =
+      service::start_daemon({.program = *program, .arguments = words_of(form, name.name)});
+  if (!started) return fail("up", started.error().text);
+  if (!form.iscsi.empty() && !form.any_initiator && form.initiators.empty()) {
+    fmt::print(stderr,
+               "verbatim target up: no initiator may log in yet: name them with "
+               "--allow-initiator, or say --allow-any-initiator\n");
+  }
+  if (!form.nvme.empty() && !form.any_host && form.hosts.empty()) {
+    fmt::print(stderr,
+               "verbatim target up: no host may connect yet: name them with --allow-host, "
+               "or say --allow-any-host\n");
+  }
+  return 0;
+}
+
+int down(const Place& place) {
+  const auto name = name_of(place);
+  const auto ended = service::end(name);
+  if (ended) return 0;
+  if (ended.error().code == ENOENT)
+    return fail("down", fmt::format("no target of '{}' runs", name.name));
+  return fail("down", ended.error().text);
+}
+
+int show(const ShowForm& form) {
+  const auto name = name_of(form.place);
+  const auto status = service::ask(name, {{"ask", "status"}});
+  if (!status && status.error().code == ENOENT)
+    return fail("show", fmt::format("no target of '{}' runs", name.name));
+  if (!status) return fail("show", status.error().text);
+  if (form.json) {
+    fmt::print("{}\n", status->dump(2));
+  } else {
+    fmt::print("{}", target_text(*status));
+  }
+  return 0;
+}
+
+void add_place_options(CLI::App& command, Place& place) {
+  add_node_options(command, place.node);
+  add_host_options(command, place.host);
+}
+
+void add_iscsi(CLI::App& command, UpForm& form) {
+  command.add_option("--iscsi", form.iscsi, "The iSCSI target that has the disk: iSER and TCP")
+      ->type_name("IQN");
+  command
+      .add_option("--iscsi-listen", form.iscsi_listen,
+                  "Where initiators connect; default: as --listen, port 3260")
+      ->type_name("IP[:PORT]");
+  command.add_option("--allow-initiator", form.initiators, "An initiator that may log in, by name")
+      ->type_name("IQN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--allow-any-initiator", form.any_initiator, "All initiators may log in");
+  command
+      .add_option("--iscsi-auth", form.iscsi_auth,
+                  "CHAP: userid, password, userid_mutual and password_mutual, a line each")
+      ->type_name("FILE");
+}
+
+void add_up(CLI::App& target, int& exit_status) {
+  auto* command = target.add_subcommand("up", "Start a node's target");
+  auto form = std::make_shared<UpForm>();
+  add_place_options(*command, form->place);
+  command->add_option("--nvme", form->nvme, "The NQN of the subsystem that has the disk")
+      ->type_name("NQN");
+  command->add_option("--ram", form->ram, "The disk: memory of this size; default: 64M")
+      ->type_name("SIZE");
+  command->add_option("--block", form->block, "Bytes of a block: 512 (default) or 4096")
+      ->type_name("BYTES");
+  command->add_option("--listen", form->listen, "Where hosts connect; default: all, port 4420")
+      ->type_name("IP[:PORT]");
+  command->add_option("--allow-host", form->hosts, "A host that may connect, by its NQN")
+      ->type_name("NQN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_flag("--allow-any-host", form->any_host, "All hosts may connect");
+  add_iscsi(*command, *form);
+  command->footer(kExamples);
+  command->callback([form, &exit_status] { exit_status = up(*form); });
+}
+
+void add_down(CLI::App& target, int& exit_status) {
+  auto* command = target.add_subcommand("down", "End a node's target");
+  auto place = std::make_shared<Place>();
+  add_place_options(*command, *place);
+  command->callback([place, &exit_status] { exit_status = down(*place); });
+}
+
+void add_show(CLI::App& target, int& exit_status) {
+  auto* command = target.add_subcommand("show", "Show a target's disks, hosts and refusals");
+  auto form = std::make_shared<ShowForm>();
+  add_place_options(*command, form->place);
+  command->add_flag("--json", form->json, "Print JSON");
+  command->callback([form, &exit_status] { exit_status = show(*form); });
+}
+
+}  // namespace
+
+void add_target(CLI::App& app, int& exit_status) {
+  auto* target = app.add_subcommand("target", "Serve a disk by NVMe over Fabrics and iSCSI");
+  target->require_subcommand(1);
+  target->footer(kExamples);
+  add_up(*target, exit_status);
+  add_down(*target, exit_status);
+  add_show(*target, exit_status);
+}
+
+}  // namespace verbatim::cli

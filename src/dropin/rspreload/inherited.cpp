@@ -1,0 +1,131 @@
+#include "dropin/rspreload/inherited.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "dropin/rspreload/environment.h"
+
+namespace verbatim::rspreload {
+namespace {
+
+// Values of TCP_SYNCNT, which is for sockets that connect. An accepted socket has its listener's.
+constexpr int kAcceptingSide = 9;
+constexpr int kConnectingSide = 10;
+
+void mark(int fd, int value) {
+  const Inside calls;
+  setsockopt(fd, IPPROTO_TCP, TCP_SYNCNT, &value, sizeof value);
+}
+
+int option_of(int fd, int level, int option) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  return getsockopt(fd, level, option, &value, &length) == 0 ? value : -1;
+}
+
+Kind kind_by_mark(int fd) {
+  const Inside calls;
+  const int side = option_of(fd, IPPROTO_TCP, TCP_SYNCNT);
+  if (side == kConnectingSide) return Kind::active;
+  if (side != kAcceptingSide) return Kind::other;
+  return option_of(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1 ? Kind::listening : Kind::passive;
+}
+
+bool enter(int fd) {
+  const Kind kind = kind_by_mark(fd);
+  return kind != Kind::other && set_kind(fd, kind);
+}
+
+ino_t inode_of(int fd) {
+  const Inside calls;
+  struct stat status{};
+  return fstat(fd, &status) == 0 ? status.st_ino : 0;
+}
+
+/// Filled before the program starts.
+std::vector<int>& at_start() {
+  static auto* const numbers = new std::vector<int>;
+  return *numbers;
+}
+
+/// What this program was started with.
+[[gnu::constructor]] void enter_all() {
+  if (!starts_as_tcp(SOCK_STREAM, 0)) return;
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* const entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] != '.' && enter(fd)) at_start().push_back(fd);
+  }
+  closedir(folder);
+}
+
+/// Calls `use(fd)` for each descriptor in the message.
+template <typename Use>
+void for_each_number(const msghdr& message, Use use) {
+  auto* const whole = const_cast<msghdr*>(&message);
+  for (cmsghdr* each = CMSG_FIRSTHDR(whole); each != nullptr; each = CMSG_NXTHDR(whole, each)) {
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(each) + i * sizeof fd, sizeof fd);
+      use(fd);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int> twins_of(int fd) {
+  std::vector<int> twins;
+  for (const int other : at_start()) {
+    const Outside calls;
+    if (other != fd && is_pending(kind_of(other)) && inode_of(other) == inode_of(fd)) {
+      twins.push_back(other);
+    }
+  }
+  return twins;
+}
+
+void mark_listening(int fd) { mark(fd, kAcceptingSide); }
+void mark_active(int fd) { mark(fd, kConnectingSide); }
+
+void become_active(int fd) {
+  if (replace_kind(fd, Kind::fresh, Kind::active) ||
+      replace_kind(fd, Kind::connecting, Kind::active)) {
+    mark_active(fd);
+  }
+}
+
+void receive_numbers(const msghdr& message) {
+  if (message.msg_controllen == 0 || !starts_as_tcp(SOCK_STREAM, 0)) return;
+  for_each_number(message, enter);
+}
+
+bool may_send_numbers(const msghdr& message) {
+  bool may = true;
+  for_each_number(message, [&may](int fd) {
+    const Kind kind = kind_of(fd);
+    const bool is_in_use =
+        kind == Kind::rsocket || kind == Kind::converting || pending_listener_of(fd).listener >= 0;
+    if (is_in_use) may = false;
+  });
+  if (may) return true;
+  log(LogLevel::warn,
+      "rspreload: an rsocket stays in its process; it can be passed before its first use alone, "
+      "with RDMAV_FORK_SAFE=1");
+  errno = EOPNOTSUPP;
+  return false;
+}
+
+}  // namespace verbatim::rspreload

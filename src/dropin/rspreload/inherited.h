@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "dropin/rspreload/fd_table.h"
+
+struct msghdr;
+
+/// Pending sockets come from other processes, too: by exec, and in messages (SCM_RIGHTS). What they
+/// are is not in this process's table, but the kernel's socket has a mark: an option that means
+/// nothing once it is connected.
+namespace verbatim::rspreload {
+
+/// Marks a socket that listens, and with it those that it will accept.
+void mark_listening(int fd);
+/// Marks a socket that is connected.
+void mark_active(int fd);
+/// A socket that was `fresh` or `connecting` is connected.
+void become_active(int fd);
+
+/// The other numbers of this socket with which the program was started: it becomes an rsocket under
+/// all of them.
+std::vector<int> twins_of(int fd);
+
+/// Enters the marked sockets that a message has brought.
+void receive_numbers(const msghdr& message);
+/// Returns false with EOPNOTSUPP, and says so, if the message would pass an rsocket.
+bool may_send_numbers(const msghdr& message);
+
+}  // namespace verbatim::rspreload

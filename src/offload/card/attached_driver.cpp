@@ -1,0 +1,91 @@
+#include "offload/card/attached_driver.h"
+
+#include <atomic>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+namespace verbatim::offload {
+
+Result<std::unique_ptr<AttachedDriver>> AttachedDriver::create(std::uint16_t ports,
+                                                               std::uint32_t rules) {
+  const std::uint64_t bytes = sizeof(vnic_region) + rules * std::uint64_t{sizeof(vnic_counter)};
+  UniqueFd file(memfd_create("verbatim-nic", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) < 0) {
+    return refuse_errno("memory for a driver's rings");
+  }
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+    return refuse_errno("sealing a driver's rings");
+  }
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (at == MAP_FAILED) return refuse_errno("mapping a driver's rings");
+  return std::unique_ptr<AttachedDriver>(
+      new AttachedDriver(std::move(file), static_cast<vnic_region*>(at), bytes, ports));
+}
+
+AttachedDriver::AttachedDriver(UniqueFd file, vnic_region* region, std::uint64_t bytes,
+                               std::uint16_t ports)
+    : file_(std::move(file)),
+      region_(region),
+      bytes_(bytes),
+      port_count_(ports),
+      ports_(std::make_unique<Port[]>(ports)) {
+  for (std::uint16_t p = 0; p < ports; ++p) {
+    for (std::size_t q = 0; q < VNIC_QUEUES_MAX; ++q) {
+      ports_[p].receive[q].shared = &region_->ports[p].receive[q];
+      ports_[p].send[q].shared = &region_->ports[p].send[q];
+    }
+    region_->ports[p].link_is_up = 1;
+  }
+}
+
+AttachedDriver::~AttachedDriver() { munmap(region_, bytes_); }
+
+void AttachedDriver::start(std::uint16_t port) {
+  Port& started = ports_[port];
+  const vnic_port& shared = region_->ports[port];
+  started.receive_queues = std::clamp(relaxed(shared.receive_queues), 1u, VNIC_QUEUES_MAX);
+  started.send_queues = std::clamp(relaxed(shared.send_queues), 1u, VNIC_QUEUES_MAX);
+  for (Ring& ring : started.receive) ring.is_broken = false;
+  for (Ring& ring : started.send) ring.is_broken = false;
+}
+
+void AttachedDriver::stop(std::uint16_t port) {
+  ports_[port].receive_queues = ports_[port].send_queues = 0;
+}
+
+std::uint32_t AttachedDriver::waiting(Ring& ring) {
+  if (ring.is_broken) return 0;
+  const std::uint32_t count = acquire(ring.shared->posted) - ring.done;
+  if (count <= VNIC_SLOTS) return count;
+  ring.is_broken = true;
+  ++faults_;
+  return 0;
+}
+
+void AttachedDriver::say_asleep(bool asleep) {
+  release(region_->asleep, asleep ? 1u : 0u);
+  // Before the last look at the cursors: ring_doorbell orders its post and look the other way.
+  if (asleep) std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool AttachedDriver::has_work() const {
+  if (!commands_are_broken_ && acquire(region_->command_posted) != commands_done_) return true;
+  for (std::uint16_t p = 0; p < port_count_; ++p) {
+    const Port& port = ports_[p];
+    for (const Ring& ring : std::span(port.send).first(port.send_queues)) {
+      if (!ring.is_broken && acquire(ring.shared->posted) != ring.done) return true;
+    }
+  }
+  return false;
+}
+
+void AttachedDriver::say_link(std::uint16_t port, bool is_up) {
+  release(region_->ports[port].link_is_up, is_up ? 1u : 0u);
+}
+
+void AttachedDriver::publish(std::uint16_t port, const vnic_port_counters& counters) {
+  region_->ports[port].counters = counters;
+}
+
+}  // namespace verbatim::offload

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+#include "offload/card/packet_memory.h"
+#include "offload/ring/ring.h"
+
+namespace verbatim::offload {
+
+/// The card's side of what it shares with a driver. Nothing that is read from the shared memory is
+/// believed: cursors, addresses, lengths and commands are checked, and what fails is counted.
+class AttachedDriver {
+ public:
+  static constexpr std::size_t kBurst = 32;
+  static constexpr std::uint32_t kFrameMax = 65536;  // Of what a driver sends.
+
+  static Result<std::unique_ptr<AttachedDriver>> create(std::uint16_t ports, std::uint32_t rules);
+  ~AttachedDriver();
+  AttachedDriver(const AttachedDriver&) = delete;
+  AttachedDriver& operator=(const AttachedDriver&) = delete;
+
+  int region_file() const { return file_.get(); }
+  std::uint64_t region_bytes() const { return bytes_; }
+  vnic_counter& counter(std::uint32_t id) const { return vnic_counters(region_)[id]; }
+  PacketMemory& memory() { return memory_; }
+
+  /// Calls `execute` for each command, at most kBurst; its result is what the driver finds.
+  template <typename Execute>
+  std::size_t take_commands(Execute execute);
+
+  void start(std::uint16_t port);
+  void stop(std::uint16_t port);
+  bool is_started(std::uint16_t port) const { return ports_[port].receive_queues != 0; }
+
+  /// Puts a packet into a buffer that the driver has posted for `port`; `write` writes it there
+  /// and returns its size. Returns false if no buffer is there, or it is too small (counted).
+  template <typename Write>
+  bool deliver(std::uint16_t port, std::uint32_t hash, std::uint32_t mark, Write write);
+
+  /// Calls `send` for each frame that the driver has posted on `port`, at most kBurst a queue.
+  template <typename Send>
+  std::size_t take_frames(std::uint16_t port, Send send);
+
+  /// Tells the driver whether the card sleeps.
+  void say_asleep(bool asleep);
+  bool has_work() const;
+  /// Descriptors and cursors that were wrong.
+  std::uint64_t faults() const { return faults_; }
+  std::uint64_t commands_refused() const { return commands_refused_; }
+  void say_link(std::uint16_t port, bool is_up);
+  void publish(std::uint16_t port, const vnic_port_counters& counters);
+
+ private:
+  /// A ring with the card's own cursor. Broken: the driver's cursor was beyond the ring.
+  struct Ring {
+    vnic_ring* shared = nullptr;
+    std::uint32_t done = 0;
+    bool is_broken = false;
+  };
+  struct Port {
+    std::array<Ring, VNIC_QUEUES_MAX> receive;
+    std::array<Ring, VNIC_QUEUES_MAX> send;
+    std::uint32_t receive_queues = 0;  // 0: stopped.
+    std::uint32_t send_queues = 0;
+  };
+  AttachedDriver(UniqueFd file, vnic_region* region, std::uint64_t bytes, std::uint16_t ports);
+  /// Returns how many descriptors wait.
+  std::uint32_t waiting(Ring& ring);
+
+  UniqueFd file_;
+  vnic_region* const region_;
+  const std::uint64_t bytes_;
+  const std::uint16_t port_count_;
+  std::unique_ptr<Port[]> ports_;
+  PacketMemory memory_;
+  std::uint32_t commands_done_ = 0;
+  bool commands_are_broken_ = false;
+  std::uint64_t faults_ = 0;
+  std::uint64_t commands_refused_ = 0;
+};
+
+template <typename Execute>
+std::size_t AttachedDriver::take_commands(Execute execute) {
+  if (commands_are_broken_) return 0;
+  const std::uint32_t waiting = acquire(region_->command_posted) - commands_done_;
+  if (waiting > VNIC_COMMANDS) {
+    commands_are_broken_ = true;
+    ++faults_;
+    return 0;
+  }
+  const std::size_t taken = std::min<std::size_t>(waiting, kBurst);
+  for (std::size_t i = 0; i < taken; ++i) {
+    vnic_command& shared = region_->commands[commands_done_ % VNIC_COMMANDS];
+    const vnic_command command = shared;  // The driver may write on.
+    const int result = execute(command);
+    if (result != 0) {
+      ++commands_refused_;
+      count(region_->commands_refused);
+    }
+    shared.result = result;
+    release(region_->command_done, ++commands_done_);
+  }
+  return taken;
+}
+
+template <typename Write>
+bool AttachedDriver::deliver(std::uint16_t port, std::uint32_t hash, std::uint32_t mark,
+                             Write write) {
+  Port& to = ports_[port];
+  if (to.receive_queues == 0) return false;
+  Ring& ring = to.receive[hash % to.receive_queues];
+  if (waiting(ring) == 0) return false;
+  vnic_descriptor& shared = ring.shared->slots[ring.done % VNIC_SLOTS];
+  const vnic_descriptor posted = shared;
+  std::byte* const room = memory_.find(posted.address, posted.length);
+  if (room == nullptr) ++faults_;
+  const std::size_t size =
+      room == nullptr ? 0 : write(MutableByteSpan(room, std::size_t{posted.length}));
+  // A buffer that cannot be used goes back empty.
+  shared.length = static_cast<std::uint32_t>(size);
+  shared.mark = mark;
+  release(ring.shared->done, ++ring.done);
+  return size != 0;
+}
+
+template <typename Send>
+std::size_t AttachedDriver::take_frames(std::uint16_t port, Send send) {
+  std::size_t all = 0;
+  Port& from = ports_[port];
+  for (Ring& ring : std::span(from.send).first(from.send_queues)) {
+    const std::size_t count = std::min<std::size_t>(waiting(ring), kBurst);
+    for (std::size_t i = 0; i < count; ++i) {
+      const vnic_descriptor posted = ring.shared->slots[(ring.done + i) % VNIC_SLOTS];
+      const std::byte* const frame = memory_.find(posted.address, posted.length);
+      if (frame == nullptr || posted.length == 0 || posted.length > kFrameMax) {
+        ++faults_;
+      } else {
+        send(ByteSpan(frame, std::size_t{posted.length}));
+      }
+    }
+    if (count == 0) continue;
+    ring.done += static_cast<std::uint32_t>(count);
+    release(ring.shared->done, ring.done);
+    all += count;
+  }
+  return all;
+}
+
+}  // namespace verbatim::offload

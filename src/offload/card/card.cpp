@@ -1,0 +1,333 @@
+#include "offload/card/card.h"
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "offload/card/rule_check.h"
+#include "service/folder.h"
+
+namespace verbatim::offload {
+namespace {
+
+constexpr service::Protocol kProtocol{VNIC_MAGIC, VNIC_VERSION};
+/// Before it sleeps, the card looks at its rings for so long.
+constexpr TimeNs kSpin = 20 * kMicrosecond;
+/// Then it is the control socket's turn.
+constexpr int kRoundsInATurn = 32;
+constexpr std::size_t kClientsMax = 8;
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed : 1;
+}
+
+std::string port_name(const std::string& prefix, std::uint16_t port) {
+  return port == 0 ? prefix + "up" : fmt::format("{}vf{}", prefix, port - 1);
+}
+
+}  // namespace
+
+struct Card::Burst {
+  std::array<std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax>, Switch::kBatch> rooms;
+  MutableByteSpan room(std::size_t i) {
+    return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);
+  }
+  std::array<FrameNote, Switch::kBatch> notes;
+  std::array<Arrival, Switch::kBatch> arrivals;
+  std::array<Verdict, Switch::kBatch> verdicts;
+};
+
+Card::Card(service::Loop& loop, const CardOptions& options)
+    : loop_(loop), options_(options), burst_(std::make_unique_for_overwrite<Burst>()) {}
+
+Card::~Card() {
+  loop_.remove(*this);
+  if (clients_ != nullptr) unlink(options_.socket.c_str());
+}
+
+Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOptions& options) {
+  std::unique_ptr<Card> card(new Card(loop, options));
+  for (const auto step : {&Card::open_ports, &Card::listen, &Card::watch}) {
+    if (auto done = (card.get()->*step)(); !done) return std::unexpected(done.error());
+  }
+  card->switch_.emplace(TableLimits{.rules = options.rules}, random_seed());
+  loop.add(*card);
+  return card;
+}
+
+Result<void> Card::open_ports() {
+  for (std::uint16_t p = 0; p <= options_.functions; ++p) {
+    auto tap = Tap::open(port_name(options_.prefix, p));
+    if (!tap) return std::unexpected(tap.error());
+    ports_.push_back(Port{.tap = std::move(*tap)});
+  }
+  return {};
+}
+
+Result<void> Card::listen() {
+  doorbell_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!doorbell_) return refuse_errno("eventfd");
+  auto listener = service::listen_at(options_.socket);
+  if (!listener) return std::unexpected(listener.error());
+  auto clients =
+      service::Clients::create(loop_, std::move(*listener), kProtocol, {.clients = kClientsMax});
+  if (!clients) return std::unexpected(clients.error());
+  clients_ = std::move(*clients);
+  clients_->on(VNIC_HELLO, [this](service::Client& client, const service::Incoming&) {
+    return on_hello(client);
+  });
+  clients_->on(VNIC_MEMORY, [this](service::Client& client, const service::Incoming& message) {
+    return on_memory(client, message);
+  });
+  clients_->on_gone([this](const service::Client& client) { on_gone(client); });
+  return {};
+}
+
+Result<void> Card::watch() {
+  for (Port& port : ports_) {
+    auto watched = loop_.watch(port.tap.fd(), EPOLLIN, [this, &port](std::uint32_t, TimeNs) {
+      port.is_ready = true;
+      wake();
+    });
+    if (!watched) return watched;
+  }
+  return loop_.watch(doorbell_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const auto size = read(doorbell_.get(), &rings, sizeof rings);
+    wake();
+  });
+}
+
+Result<void> Card::on_hello(service::Client& client) {
+  if (driver_ != nullptr) {
+    return refuse(
+        EBUSY, fmt::format("the card has a driver already: process {}", driver_client_->process()));
+  }
+  auto driver = AttachedDriver::create(static_cast<std::uint16_t>(ports_.size()), options_.rules);
+  if (!driver) return std::unexpected(driver.error());
+  driver_ = std::move(*driver);
+  driver_client_ = &client;
+  vnic_welcome welcome{};
+  welcome.ports = static_cast<std::uint32_t>(ports_.size());
+  welcome.rules_max = options_.rules;
+  welcome.region_bytes = driver_->region_bytes();
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    const auto mac = ports_[p].tap.mac();
+    std::memcpy(welcome.macs[p], mac.data(), mac.size());
+  }
+  const int files[] = {driver_->region_file(), doorbell_.get()};
+  clients_->send(client, VNIC_WELCOME, std::as_bytes(std::span(&welcome, 1)), files);
+  log(LogLevel::info, "driver of process {} attached", client.process());
+  wake();
+  return {};
+}
+
+Result<void> Card::on_memory(service::Client& client, const service::Incoming& message) {
+  if (&client != driver_client_) return refuse(EPERM, "say hello first");
+  vnic_memory piece{};
+  if (message.bytes.size() != sizeof piece || message.descriptors.size() != 1) {
+    return refuse(EPROTO, "a piece of memory comes with one file");
+  }
+  std::memcpy(&piece, message.bytes.data(), sizeof piece);
+  if (auto added = driver_->memory().add(piece, message.descriptors.front().get()); !added) {
+    return added;
+  }
+  clients_->send(client, VNIC_REGISTERED, {});
+  return {};
+}
+
+void Card::on_gone(const service::Client& client) {
+  if (&client != driver_client_) return;
+  log(LogLevel::info, "driver of process {} has gone; its {} rules end", client.process(),
+      switch_->table().size());
+  driver_client_ = nullptr;
+  driver_.reset();
+  switch_.emplace(TableLimits{.rules = options_.rules}, random_seed());
+}
+
+/// Ends the connection of a driver that harms the card; the rest is on_gone's.
+void Card::expel_driver() {
+  log(LogLevel::warn, "process {} has cut off memory that it gave to the card: expelled",
+      driver_client_->process());
+  auto* const client = const_cast<service::Client*>(driver_client_);
+  shutdown(client->channel().fd(), SHUT_RDWR);
+}
+
+void Card::wake() {
+  if (sleeps_ && driver_ != nullptr) driver_->say_asleep(false);
+  sleeps_ = false;
+  idle_since_ = kNever;
+}
+
+void Card::try_to_sleep() {
+  sleeps_ = true;
+  if (driver_ == nullptr) return;
+  driver_->say_asleep(true);
+  if (driver_->has_work()) wake();
+}
+
+void Card::on_time(TimeNs now) {
+  for (int round = 0; round < kRoundsInATurn; ++round) {
+    if (work() != 0) {
+      idle_since_ = kNever;
+      continue;
+    }
+    if (idle_since_ == kNever) idle_since_ = now;
+    if (elapsed(idle_since_, now) >= kSpin) try_to_sleep();
+    break;
+  }
+  if (driver_ == nullptr) return;
+  for (std::uint16_t p = 0; p < ports_.size(); ++p) driver_->publish(p, ports_[p].counters);
+  if (driver_->memory().was_cut()) expel_driver();
+}
+
+/// Takes commands before frames: a rule decides what comes after it.
+std::size_t Card::work() {
+  std::size_t done = 0;
+  if (driver_ != nullptr) {
+    done +=
+        driver_->take_commands([this](const vnic_command& command) { return execute(command); });
+  }
+  for (std::uint16_t p = 0; p < ports_.size(); ++p) {
+    if (ports_[p].is_ready) done += serve_port(p);
+    if (driver_ == nullptr) continue;
+    vnic_port_counters& counters = ports_[p].counters;
+    done += driver_->take_frames(p, [&](ByteSpan frame) {
+      ++counters.sent_packets;
+      counters.sent_bytes += frame.size();
+      output(p, frame, {});
+    });
+  }
+  return done;
+}
+
+int Card::execute(const vnic_command& command) {
+  const vnic_rule& rule = command.rule;
+  const auto has_port = [&] { return rule.port < ports_.size(); };
+  switch (command.operation) {
+    case VNIC_INSERT: {
+      const auto checked = rule_of(rule, static_cast<std::uint16_t>(ports_.size()));
+      if (!checked) return -checked.error().code;
+      const auto inserted = switch_->insert(*checked);
+      return inserted ? 0 : -inserted.error().code;
+    }
+    case VNIC_ERASE:
+      return switch_->erase(rule.id) ? 0 : -ENOENT;
+    case VNIC_START:
+      if (!has_port()) return -EINVAL;
+      driver_->start(rule.port);
+      return 0;
+    case VNIC_STOP:
+      if (!has_port()) return -EINVAL;
+      driver_->stop(rule.port);
+      return 0;
+    case VNIC_SET_MAC:
+      if (!has_port()) return -EINVAL;
+      return -ports_[rule.port].tap.set_mac(std::span(rule.actions[0].bytes).first<6>());
+    case VNIC_SET_LINK:
+      if (!has_port()) return -EINVAL;
+      return set_link(rule.port, rule.actions[0].value != 0);
+    default:
+      return -EOPNOTSUPP;
+  }
+}
+
+int Card::set_link(std::uint16_t port, bool is_up) {
+  const int failed = ports_[port].tap.set_carrier(is_up);
+  if (failed == 0) driver_->say_link(port, is_up);
+  return -failed;
+}
+
+std::size_t Card::serve_port(std::uint16_t p) {
+  Port& port = ports_[p];
+  std::size_t count = 0;
+  for (; count < Switch::kBatch; ++count) {
+    FrameNote& note = burst_->notes[count];
+    const std::size_t size = port.tap.read(burst_->room(count), note);
+    if (size == 0) {
+      port.is_ready = false;
+      break;
+    }
+    const ByteSpan frame = burst_->room(count).first(size);
+    Arrival& arrival = burst_->arrivals[count];
+    arrival = {.frame = frame, .port = p, .packets = 1, .bytes = size};
+    if (note.kind != LargeKind::kNone) {
+      if (const auto segments = Segments::of(frame, note)) {
+        arrival.packets = segments->count();
+        arrival.bytes = segments->bytes();
+      }
+    }
+    burst_->verdicts[count] = {};
+  }
+  const std::span arrivals = std::span(burst_->arrivals).first(count);
+  switch_->decide(arrivals, burst_->verdicts, [&](std::uint32_t id, const Arrival& arrival) {
+    vnic_counter& counter = driver_->counter(id);
+    offload::count(counter.packets, arrival.packets);
+    offload::count(counter.bytes, arrival.bytes);
+  });
+  for (std::size_t i = 0; i < count; ++i) {
+    const Arrival& arrival = arrivals[i];
+    const Verdict& verdict = burst_->verdicts[i];
+    if (verdict.rule != kNoRule) {
+      port.counters.offloaded_packets += arrival.packets;
+      port.counters.offloaded_bytes += arrival.bytes;
+    }
+    handle(p, verdict, burst_->room(i).first(arrival.frame.size()), burst_->notes[i]);
+  }
+  return count;
+}
+
+void Card::handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
+                  const FrameNote& note) {
+  if (verdict.rule == kNoRule) return to_driver(port, verdict, frame, note);
+  std::optional<EditedFrame> edited;
+  for (const Action& action : verdict.actions) {
+    if (action.kind == ActionKind::kOutput) {
+      output(action.port, edited ? edited->frame() : frame, edited ? edited->note() : note);
+    } else if (is_edit(action.kind)) {
+      if (!edited) edited.emplace(frame, note);
+      if (edited->apply(action)) continue;
+      ++unedited_drops_;
+      return;
+    }
+  }
+}
+
+void Card::output(std::uint16_t port, ByteSpan frame, const FrameNote& note) {
+  if (!ports_[port].tap.write(frame, note)) ++ports_[port].counters.egress_dropped;
+}
+
+/// Software gets what would be on the wire: packets with their checksums.
+void Card::to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame,
+                     const FrameNote& note) {
+  vnic_port_counters& counters = ports_[port].counters;
+  auto segments = Segments::of(frame, note);
+  if (driver_ == nullptr || !driver_->is_started(port) || !segments) {
+    ++undecided_drops_;
+    return;
+  }
+  for (std::uint32_t i = 0; i < segments->count(); ++i) {
+    std::size_t size = 0;
+    const bool is_delivered = driver_->deliver(port, verdict.hash, verdict.mark, [&](auto room) {
+      size = segments->next(room);
+      return size;
+    });
+    if (is_delivered) {
+      ++counters.missed_packets;
+      counters.missed_bytes += size;
+    } else {
+      ++counters.no_buffer_dropped;
+    }
+  }
+}
+
+}  // namespace verbatim::offload

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/error.h"
+#include "offload/card/attached_driver.h"
+#include "offload/card/tap.h"
+#include "offload/switch/edited_frame.h"
+#include "offload/switch/switch.h"
+#include "service/clients.h"
+#include "service/loop.h"
+
+namespace verbatim::offload {
+
+struct CardOptions {
+  std::string prefix = "nic";  // Of the interfaces: nicup, nicvf0...
+  std::uint16_t functions = 4;
+  std::uint32_t rules = 1 << 20;
+  std::string socket;  // Where a driver connects.
+};
+
+/// The card: its functions and its uplink are TAP interfaces, one thread forwards between them by
+/// the embedded switch. A driver brings rules, takes what they do not decide, and sends. The rules
+/// of a driver end with its connection.
+class Card final : private service::Source {
+ public:
+  static Result<std::unique_ptr<Card>> create(service::Loop& loop, const CardOptions& options);
+  ~Card();
+
+  nlohmann::json show() const;
+  nlohmann::json flows() const;
+  nlohmann::json stats() const;
+
+ private:
+  struct Port {
+    Tap tap;
+    bool is_ready = true;  // It may have frames.
+    vnic_port_counters counters{};
+  };
+  /// Frames that one turn takes from a port together.
+  struct Burst;
+
+  Card(service::Loop& loop, const CardOptions& options);
+  Result<void> open_ports();
+  Result<void> listen();
+  Result<void> watch();
+
+  TimeNs deadline() const override { return sleeps_ ? kNever : 0; }
+  void on_time(TimeNs now) override;
+  std::size_t work();
+  void wake();
+  void try_to_sleep();
+
+  Result<void> on_hello(service::Client& client);
+  Result<void> on_memory(service::Client& client, const service::Incoming& message);
+  void on_gone(const service::Client& client);
+  void expel_driver();
+
+  int execute(const vnic_command& command);
+  int set_link(std::uint16_t port, bool is_up);
+  std::size_t serve_port(std::uint16_t port);
+  void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
+              const FrameNote& note);
+  void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
+  void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
+
+  service::Loop& loop_;
+  const CardOptions options_;
+  std::vector<Port> ports_;
+  std::unique_ptr<service::Clients> clients_;
+  UniqueFd doorbell_;
+  std::optional<Switch> switch_;
+  std::unique_ptr<AttachedDriver> driver_;
+  const service::Client* driver_client_ = nullptr;
+  std::unique_ptr<Burst> burst_;
+  bool sleeps_ = false;
+  TimeNs idle_since_ = kNever;
+  std::uint64_t unedited_drops_ = 0;   // They lacked a header that their rule changes.
+  std::uint64_t undecided_drops_ = 0;  // Misses for which there was no driver.
+};
+
+}  // namespace verbatim::offload

@@ -1,0 +1,135 @@
+#include "offload/driver/actions.h"
+
+#include <cstring>
+
+#include <rte_byteorder.h>
+
+namespace verbatim::offload::driver {
+namespace {
+
+bool add(vnic_rule& rule, std::uint16_t kind, std::uint16_t port, std::uint32_t value) {
+  if (rule.action_count == VNIC_ACTIONS_MAX) return false;
+  rule.actions[rule.action_count++] = {kind, port, value, {}};
+  return true;
+}
+
+bool add_address(vnic_rule& rule, std::uint16_t kind, const void* address, std::size_t size) {
+  if (!add(rule, kind, 0, 0)) return false;
+  std::memcpy(rule.actions[rule.action_count - 1].bytes, address, size);
+  return true;
+}
+
+/// The argument of an action.
+template <typename Conf>
+const Conf& conf(const rte_flow_action& action) {
+  return *static_cast<const Conf*>(action.conf);
+}
+
+bool output(const Device& device, std::uint32_t id, vnic_rule& rule) {
+  for (const auto& port : device.ports) {
+    if (port->id == id) return add(rule, VNIC_ACTION_OUTPUT, port->index, 0);
+  }
+  return false;  // Of another card or driver.
+}
+
+bool translate_vlan(const rte_flow_action& action, vnic_rule& rule) {
+  switch (action.type) {
+    case RTE_FLOW_ACTION_TYPE_OF_PUSH_VLAN:
+      return add(rule, VNIC_ACTION_PUSH_VLAN, 0,
+                 rte_be_to_cpu_16(conf<rte_flow_action_of_push_vlan>(action).ethertype));
+    case RTE_FLOW_ACTION_TYPE_OF_POP_VLAN:
+      return add(rule, VNIC_ACTION_POP_VLAN, 0, 0);
+    case RTE_FLOW_ACTION_TYPE_OF_SET_VLAN_VID:
+      return add(rule, VNIC_ACTION_SET_VLAN_ID, 0,
+                 rte_be_to_cpu_16(conf<rte_flow_action_of_set_vlan_vid>(action).vlan_vid));
+    case RTE_FLOW_ACTION_TYPE_OF_SET_VLAN_PCP:
+      return add(rule, VNIC_ACTION_SET_VLAN_PRIORITY, 0,
+                 conf<rte_flow_action_of_set_vlan_pcp>(action).vlan_pcp);
+    default:
+      return false;
+  }
+}
+
+bool translate_edit(const rte_flow_action& action, vnic_rule& rule) {
+  switch (action.type) {
+    case RTE_FLOW_ACTION_TYPE_SET_MAC_DST:
+      return add_address(rule, VNIC_ACTION_SET_DESTINATION_MAC, action.conf, 6);
+    case RTE_FLOW_ACTION_TYPE_SET_MAC_SRC:
+      return add_address(rule, VNIC_ACTION_SET_SOURCE_MAC, action.conf, 6);
+    case RTE_FLOW_ACTION_TYPE_SET_IPV4_SRC:
+      return add_address(rule, VNIC_ACTION_SET_SOURCE_IPV4, action.conf, 4);
+    case RTE_FLOW_ACTION_TYPE_SET_IPV4_DST:
+      return add_address(rule, VNIC_ACTION_SET_DESTINATION_IPV4, action.conf, 4);
+    case RTE_FLOW_ACTION_TYPE_SET_IPV6_SRC:
+      return add_address(rule, VNIC_ACTION_SET_SOURCE_IPV6, action.conf, 16);
+    case RTE_FLOW_ACTION_TYPE_SET_IPV6_DST:
+      return add_address(rule, VNIC_ACTION_SET_DESTINATION_IPV6, action.conf, 16);
+    case RTE_FLOW_ACTION_TYPE_SET_TTL:
+      return add(rule, VNIC_ACTION_SET_HOP_LIMIT, 0,
+                 conf<rte_flow_action_set_ttl>(action).ttl_value);
+    case RTE_FLOW_ACTION_TYPE_SET_TP_SRC:
+      return add(rule, VNIC_ACTION_SET_SOURCE_PORT, 0,
+                 rte_be_to_cpu_16(conf<rte_flow_action_set_tp>(action).port));
+    case RTE_FLOW_ACTION_TYPE_SET_TP_DST:
+      return add(rule, VNIC_ACTION_SET_DESTINATION_PORT, 0,
+                 rte_be_to_cpu_16(conf<rte_flow_action_set_tp>(action).port));
+    default:
+      return translate_vlan(action, rule);
+  }
+}
+
+bool translate(const Device& device, const rte_flow_action& action, vnic_rule& rule) {
+  switch (action.type) {
+    case RTE_FLOW_ACTION_TYPE_VOID:
+    case RTE_FLOW_ACTION_TYPE_COUNT:  // Every rule counts.
+      return true;
+    case RTE_FLOW_ACTION_TYPE_RSS:  // What is marked is spread over all queues.
+      return rule.domain == VNIC_DOMAIN_INGRESS;
+    case RTE_FLOW_ACTION_TYPE_PORT_ID: {
+      const auto* const to = static_cast<const rte_flow_action_port_id*>(action.conf);
+      return to->original == 0 && output(device, to->id, rule);
+    }
+    case RTE_FLOW_ACTION_TYPE_REPRESENTED_PORT:
+      return output(device, static_cast<const rte_flow_action_ethdev*>(action.conf)->port_id, rule);
+    case RTE_FLOW_ACTION_TYPE_DROP:
+      return add(rule, VNIC_ACTION_DROP, 0, 0);
+    case RTE_FLOW_ACTION_TYPE_MARK:
+      return rule.domain == VNIC_DOMAIN_INGRESS &&
+             add(rule, VNIC_ACTION_MARK, 0,
+                 static_cast<const rte_flow_action_mark*>(action.conf)->id);
+    case RTE_FLOW_ACTION_TYPE_JUMP:
+      return add(rule, VNIC_ACTION_JUMP, 0,
+                 static_cast<const rte_flow_action_jump*>(action.conf)->group);
+    default:
+      return rule.domain == VNIC_DOMAIN_TRANSFER && translate_edit(action, rule);
+  }
+}
+
+/// As the card demands it, so that nothing fails there: a drop or jump stands alone, an ingress
+/// rule only marks.
+bool is_sound(const vnic_rule& rule) {
+  for (std::uint16_t i = 0; i < rule.action_count; ++i) {
+    const vnic_action& action = rule.actions[i];
+    const bool is_fate = action.kind == VNIC_ACTION_DROP || action.kind == VNIC_ACTION_JUMP;
+    if (is_fate && rule.action_count != 1) return false;
+    if (action.kind == VNIC_ACTION_JUMP && action.value >= 256) return false;
+    if (rule.domain == VNIC_DOMAIN_INGRESS &&
+        (action.kind == VNIC_ACTION_OUTPUT || action.kind == VNIC_ACTION_DROP)) {
+      return false;
+    }
+  }
+  return rule.action_count != 0;
+}
+
+}  // namespace
+
+const rte_flow_action* translate_actions(const Device& device, const rte_flow_action* actions,
+                                         vnic_rule& rule) {
+  const rte_flow_action* const first = actions;
+  for (; actions->type != RTE_FLOW_ACTION_TYPE_END; ++actions) {
+    if (!translate(device, *actions, rule)) return actions;
+  }
+  return is_sound(rule) ? nullptr : first;
+}
+
+}  // namespace verbatim::offload::driver

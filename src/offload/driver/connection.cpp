@@ -1,0 +1,204 @@
+#include "offload/driver/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include <fcntl.h>
+#include <rte_memory.h>
+#include <rte_pause.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace verbatim::offload::driver {
+namespace {
+
+constexpr int kPausesBeforeYield = 200;
+constexpr int kYieldsBetweenLooks = 256;
+
+/// A message of the card's socket, as it is sent: its header and what follows.
+struct Message {
+  vnic_message header{VNIC_MAGIC, VNIC_VERSION, 0};
+  std::array<std::byte, sizeof(vnic_welcome)> rest{};
+  std::size_t size = 0;  // Of the rest.
+  std::array<UniqueFd, 2> files;
+};
+
+Result<void> send(int socket, std::uint16_t type, const void* rest, std::size_t size, int file) {
+  vnic_message header{VNIC_MAGIC, VNIC_VERSION, type};
+  iovec parts[] = {{&header, sizeof header}, {const_cast<void*>(rest), size}};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> beside{};
+  msghdr message{.msg_iov = parts, .msg_iovlen = size == 0 ? 1u : 2u};
+  if (file >= 0) {
+    message.msg_control = beside.data();
+    message.msg_controllen = beside.size();
+    cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    *control = {
+        .cmsg_len = CMSG_LEN(sizeof file), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(control), &file, sizeof file);
+  }
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return refuse_errno("card");
+  return {};
+}
+
+void take_files(msghdr& message, Message& into) {
+  std::size_t count = 0;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
+      int file = -1;
+      std::memcpy(&file, CMSG_DATA(c) + at, sizeof file);
+      UniqueFd owned(file);
+      if (count < into.files.size()) into.files[count++] = std::move(owned);
+    }
+  }
+}
+
+/// Receives the answer of type `wanted`; a refusal becomes the error that it says.
+Result<Message> receive(int socket, std::uint16_t wanted) {
+  Message got;
+  iovec parts[] = {{&got.header, sizeof got.header}, {got.rest.data(), got.rest.size()}};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> beside{};
+  msghdr message{.msg_iov = parts,
+                 .msg_iovlen = 2,
+                 .msg_control = beside.data(),
+                 .msg_controllen = beside.size()};
+  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (size < 0) return refuse_errno("card");
+  take_files(message, got);
+  if (size < static_cast<ssize_t>(sizeof got.header)) return refuse(ECONNRESET, "card: it ended");
+  if (got.header.magic != VNIC_MAGIC) return refuse(EPROTO, "card: no card answers there");
+  got.size = static_cast<std::size_t>(size) - sizeof got.header;
+  if (got.header.type == VNIC_REFUSAL && got.size >= sizeof(std::int32_t)) {
+    std::int32_t code = 0;
+    std::memcpy(&code, got.rest.data(), sizeof code);
+    const char* const words = reinterpret_cast<const char*>(got.rest.data()) + sizeof code;
+    return refuse(code, "card: " + std::string(words, got.size - sizeof code));
+  }
+  if (got.header.version != VNIC_VERSION || got.header.type != wanted) {
+    return refuse(EPROTONOSUPPORT, "card: it is of another version");
+  }
+  return got;
+}
+
+/// A piece of DPDK's memory, in one file.
+struct Piece {
+  std::uint64_t address;
+  std::uint64_t length;
+  std::uint64_t offset;
+  int file;
+};
+
+/// Adds a segment of DPDK's memory, to the last piece if it continues that.
+int add_segment(const rte_memseg_list*, const rte_memseg* segment, void* to) {
+  auto& pieces = *static_cast<std::vector<Piece>*>(to);
+  std::size_t offset = 0;
+  const int file = rte_memseg_get_fd_thread_unsafe(segment);
+  if (file < 0 || rte_memseg_get_fd_offset_thread_unsafe(segment, &offset) < 0) return 0;
+  if (!pieces.empty()) {
+    Piece& last = pieces.back();
+    if (last.file == file && last.address + last.length == segment->addr_64 &&
+        last.offset + last.length == offset) {
+      last.length += segment->len;
+      return 0;
+    }
+  }
+  pieces.push_back({segment->addr_64, segment->len, offset, file});
+  return 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX};
+  if (path.size() >= sizeof address.sun_path) return refuse(ENAMETOOLONG, "socket " + path);
+  path.copy(address.sun_path, path.size());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) return refuse_errno("socket");
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    return refuse_errno("no card at " + path + " (verbatim nic up)");
+  }
+  std::unique_ptr<Connection> connection(new Connection(std::move(socket)));
+  if (auto greeted = connection->greet(); !greeted) return std::unexpected(greeted.error());
+  return connection;
+}
+
+Result<void> Connection::greet() {
+  if (auto sent = send(socket_.get(), VNIC_HELLO, nullptr, 0, -1); !sent) return sent;
+  auto answer = receive(socket_.get(), VNIC_WELCOME);
+  if (!answer) return std::unexpected(answer.error());
+  if (answer->size != sizeof welcome_ || !answer->files[1]) return refuse(EPROTO, "card: welcome");
+  std::memcpy(&welcome_, answer->rest.data(), sizeof welcome_);
+  if (welcome_.ports == 0 || welcome_.ports > VNIC_PORTS_MAX) return refuse(EPROTO, "card: ports");
+  void* const at = mmap(nullptr, welcome_.region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        answer->files[0].get(), 0);
+  if (at == MAP_FAILED) return refuse_errno("card: its memory");
+  region_ = static_cast<vnic_region*>(at);
+  doorbell_ = std::move(answer->files[1]);
+  return {};
+}
+
+Connection::~Connection() {
+  if (region_ != nullptr) munmap(region_, welcome_.region_bytes);
+}
+
+Result<void> Connection::register_memory() {
+  const std::lock_guard lock(memory_lock_);
+  std::vector<Piece> pieces;
+  rte_memseg_walk(add_segment, &pieces);
+  for (const Piece& piece : pieces) {
+    const std::pair known{piece.address, piece.length};
+    if (std::ranges::find(registered_, known) != registered_.end()) continue;
+    const vnic_memory memory{piece.address, piece.length, piece.offset};
+    auto sent = send(socket_.get(), VNIC_MEMORY, &memory, sizeof memory, piece.file);
+    if (!sent) return sent;
+    if (auto answer = receive(socket_.get(), VNIC_REGISTERED); !answer) {
+      return std::unexpected(answer.error());
+    }
+    registered_.push_back(known);
+  }
+  return {};
+}
+
+/// The socket is silent except for answers: what can be read is its end.
+bool Connection::has_ended() const {
+  std::byte peeked;
+  return recv(socket_.get(), &peeked, sizeof peeked, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+Result<void> Connection::wait_until_done(std::uint32_t number) const {
+  for (int turn = 0; !is_done(number); ++turn) {
+    if (turn < kPausesBeforeYield) {
+      rte_pause();
+      continue;
+    }
+    sched_yield();
+    if (turn % kYieldsBetweenLooks == 0 && has_ended()) return refuse(EIO, "the card has ended");
+  }
+  return {};
+}
+
+Result<std::uint32_t> Connection::post(const vnic_command& command) {
+  const std::lock_guard lock(command_lock_);
+  const std::uint32_t at = relaxed(region_->command_posted);
+  if (auto room = wait_until_done(at + 1 - VNIC_COMMANDS); !room) {
+    return std::unexpected(room.error());
+  }
+  region_->commands[at % VNIC_COMMANDS] = command;
+  release(region_->command_posted, at + 1);
+  ring();
+  return at + 1;
+}
+
+Result<void> Connection::execute(const vnic_command& command) {
+  const auto number = post(command);
+  if (!number) return std::unexpected(number.error());
+  if (auto done = wait_until_done(*number); !done) return done;
+  const int result = relaxed(region_->commands[(*number - 1) % VNIC_COMMANDS].result);
+  return result == 0 ? Result<void>{} : refuse(-result, "the card refuses it");
+}
+
+}  // namespace verbatim::offload::driver

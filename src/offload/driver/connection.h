@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+#include "offload/ring/ring.h"
+
+namespace verbatim::offload::driver {
+
+/// A driver's connection to its card: the shared memory, commands, memory that the card may access.
+class Connection {
+ public:
+  /// ENOENT, ECONNREFUSED: no card there; EBUSY: it has another driver; EPROTONOSUPPORT: it is of
+  /// another version.
+  static Result<std::unique_ptr<Connection>> open(const std::string& socket);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  std::uint16_t ports() const { return static_cast<std::uint16_t>(welcome_.ports); }
+  std::uint32_t rules_max() const { return welcome_.rules_max; }
+  const std::uint8_t* mac(std::uint16_t port) const { return welcome_.macs[port]; }
+  vnic_port& port(std::uint16_t port) const { return region_->ports[port]; }
+  const vnic_counter& counter(std::uint32_t id) const { return vnic_counters(region_)[id]; }
+  std::uint64_t commands_refused() const { return relaxed(region_->commands_refused); }
+
+  /// Gives the card all memory of DPDK that it does not have yet.
+  Result<void> register_memory();
+  void ring() const { ring_doorbell(*region_, doorbell_.get()); }
+
+  /// Posts a command and does not wait for it: what the driver has checked does not fail. Returns
+  /// its number. EIO: the card has ended.
+  Result<std::uint32_t> post(const vnic_command& command);
+  /// Posts a command and waits for the card.
+  Result<void> execute(const vnic_command& command);
+  bool is_done(std::uint32_t number) const {
+    return static_cast<std::int32_t>(acquire(region_->command_done) - number) >= 0;
+  }
+
+ private:
+  explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
+  Result<void> greet();
+  Result<void> wait_until_done(std::uint32_t number) const;
+  bool has_ended() const;
+
+  UniqueFd socket_;
+  UniqueFd doorbell_;
+  vnic_region* region_ = nullptr;
+  vnic_welcome welcome_{};
+  std::mutex command_lock_;
+  std::mutex memory_lock_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> registered_;  // Address, length.
+};
+
+}  // namespace verbatim::offload::driver

@@ -1,0 +1,139 @@
+// net_verbatim: a virtual device of DPDK whose ports are those of a card. All of them are made in
+// one probe: DPDK probes no virtual device twice.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include <rte_kvargs.h>
+#include <rte_version.h>
+
+#include "offload/driver/device.h"
+#include "offload/driver/queues.h"
+
+namespace verbatim::offload::driver {
+namespace {
+
+struct Arguments {
+  std::string socket;
+  unsigned insert_delay_ms = 0;
+};
+
+std::vector<std::unique_ptr<Device>>& devices() {
+  static std::vector<std::unique_ptr<Device>> all;
+  return all;
+}
+
+int to_text(const char*, const char* value, void* to) {
+  *static_cast<std::string*>(to) = value;
+  return 0;
+}
+int to_number(const char*, const char* value, void* to) {
+  *static_cast<unsigned*>(to) = static_cast<unsigned>(std::strtoul(value, nullptr, 10));
+  return 0;
+}
+
+Arguments arguments_of(rte_vdev_device* vdev) {
+  Arguments arguments;
+  if (rte_kvargs* const words = rte_kvargs_parse(rte_vdev_device_args(vdev), nullptr)) {
+    rte_kvargs_process(words, "socket", to_text, &arguments.socket);
+    rte_kvargs_process(words, "delay", to_number, &arguments.insert_delay_ms);
+    rte_kvargs_free(words);
+  }
+  return arguments;
+}
+
+/// Called by rte_eth_dev_create for each port.
+int init_port(rte_eth_dev* ethdev, void* of) {
+  auto* const port = static_cast<Port*>(of);
+  *static_cast<Port**>(ethdev->data->dev_private) = port;
+  port->ethdev = ethdev;
+  port->id = ethdev->data->port_id;
+  ethdev->dev_ops = &kPortOperations;
+  ethdev->rx_pkt_burst = receive_burst;
+  ethdev->tx_pkt_burst = send_burst;
+  ethdev->data->mac_addrs = &port->mac;
+  ethdev->data->dev_flags |= RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS | RTE_ETH_DEV_FLOW_OPS_THREAD_SAFE;
+  if (port->index > 0) {
+    ethdev->data->dev_flags |= RTE_ETH_DEV_REPRESENTOR;
+    ethdev->data->representor_id = static_cast<std::uint16_t>(port->index - 1);
+    ethdev->data->backer_port_id = port->device->ports.front()->id;
+  }
+  return 0;
+}
+
+int make_port(Device& device, std::uint16_t index) {
+  auto& port = *device.ports.emplace_back(std::make_unique<Port>());
+  port.device = &device;
+  port.index = index;
+  std::memcpy(port.mac.addr_bytes, device.card->mac(index), sizeof port.mac.addr_bytes);
+  port.mac_of_card = port.mac;
+  std::string name = rte_vdev_device_name(device.vdev);
+  if (index > 0) name += "_representor_vf" + std::to_string(index - 1);
+  return rte_eth_dev_create(&device.vdev->device, name.c_str(), sizeof(Port*), nullptr, nullptr,
+                            init_port, &port);
+}
+
+void release_ports(Device& device) {
+  // The uplink last: representors name it.
+  while (!device.ports.empty()) {
+    rte_eth_dev* const ethdev = device.ports.back()->ethdev;
+    if (ethdev != nullptr && ethdev->state != RTE_ETH_DEV_UNUSED) {
+      ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
+      rte_eth_dev_release_port(ethdev);
+    }
+    device.ports.pop_back();
+  }
+}
+
+int probe(rte_vdev_device* vdev) {
+  const char* const name = rte_vdev_device_name(vdev);
+  if (std::strncmp(rte_version(), "DPDK 22.11", 10) != 0) {
+    RTE_LOG(ERR, PMD, "%s: built for DPDK 22.11, this is %s\n", name, rte_version());
+    return -ENOTSUP;
+  }
+  const Arguments arguments = arguments_of(vdev);
+  if (arguments.socket.empty()) {
+    RTE_LOG(ERR, PMD, "%s: socket=PATH is missing ('verbatim nic show' tells it)\n", name);
+    return -EINVAL;
+  }
+  auto card = Connection::open(arguments.socket);
+  if (!card) {
+    RTE_LOG(ERR, PMD, "%s: %s\n", name, card.error().text.c_str());
+    return -card.error().code;
+  }
+  const std::uint16_t ports = (*card)->ports();
+  const std::uint32_t rules = (*card)->rules_max();
+  std::unique_ptr<Device> device(new Device{.vdev = vdev,
+                                            .card = std::move(*card),
+                                            .insert_delay_ms = arguments.insert_delay_ms,
+                                            .ids = RuleIds(rules)});
+  rte_eth_switch_domain_alloc(&device->domain);
+  for (std::uint16_t i = 0; i < ports; ++i) {
+    if (const int failed = make_port(*device, i); failed != 0) {
+      release_ports(*device);
+      rte_eth_switch_domain_free(device->domain);
+      return failed;
+    }
+  }
+  devices().push_back(std::move(device));
+  return 0;
+}
+
+int remove(rte_vdev_device* vdev) {
+  const auto found =
+      std::ranges::find(devices(), vdev, [](const auto& each) { return each->vdev; });
+  if (found == devices().end()) return -ENODEV;
+  release_ports(**found);
+  rte_eth_switch_domain_free((*found)->domain);
+  devices().erase(found);
+  return 0;
+}
+
+// constinit: DPDK's registration runs before C++'s own initializers.
+constinit rte_vdev_driver driver{.probe = probe, .remove = remove};
+
+RTE_PMD_REGISTER_VDEV(net_verbatim, driver);
+RTE_PMD_REGISTER_PARAM_STRING(net_verbatim, "socket=<path> representor=<range> delay=<ms>");
+
+}  // namespace
+}  // namespace verbatim::offload::driver

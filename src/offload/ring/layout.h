@@ -1,0 +1,194 @@
+/*
+ * The memory that a card shares with its driver, and the messages of its socket. Written once, in
+ * C, so that a kernel module can include it. Fields are plain: cursors, flags and counters are read
+ * and written with acquire and release (ring.h for C++, smp_load_acquire and smp_store_release in a
+ * kernel).
+ *
+ * The card creates the memory, one for each driver. A ring is an array of descriptors with two
+ * cursors that only grow: the driver posts (empty buffers to receive into, full ones to send), the
+ * card completes in order. The driver owns all packet memory: it registers it by descriptor, and
+ * its addresses are checked by the card against what is registered.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+/* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
+#define VNIC_MAGIC 0x43494e56u
+#define VNIC_VERSION 1
+
+#define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N. */
+#define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
+#define VNIC_SLOTS 1024u    /* Of one ring. */
+#define VNIC_COMMANDS 256u
+#define VNIC_ACTIONS_MAX 16u
+#define VNIC_CACHE_LINE 64
+
+struct vnic_descriptor {
+  __u64 address; /* The driver's own, virtual. */
+  __u32 length;  /* To receive: room when posted, bytes when completed. */
+  __u32 mark;    /* Of a received frame; 0: none. */
+};
+
+struct vnic_ring {
+  __u32 posted __attribute__((aligned(VNIC_CACHE_LINE))); /* The driver writes it. */
+  __u32 done __attribute__((aligned(VNIC_CACHE_LINE)));   /* The card writes it. */
+  struct vnic_descriptor slots[VNIC_SLOTS] __attribute__((aligned(VNIC_CACHE_LINE)));
+};
+
+/*
+ * What rules match, in network byte order; zeros where a frame has no such field. A bit that is not
+ * in the mask is ignored.
+ */
+struct vnic_match {
+  __u8 destination_mac[6];
+  __u8 source_mac[6];
+  __u8 ether_type[2]; /* Of what follows the first VLAN tag. */
+  __u8
+      vlan_tag[2]; /* Priority and id of the first tag; bit 0x10 of the first byte: there is one. */
+  __u8 vlan_protocol[2];    /* 0x8100 or 0x88a8; zero without a tag. */
+  __u8 protocol;            /* After the IPv6 extension headers. */
+  __u8 traffic_class;       /* IPv4: TOS. */
+  __u8 hop_limit;           /* IPv4: time to live. */
+  __u8 fragment;            /* VNIC_FRAGMENT_... */
+  __u8 tcp_flags[2];        /* With the low bits of the data offset's byte. */
+  __u8 source_port[2];      /* TCP, UDP, SCTP; ICMP: the type in the second byte. */
+  __u8 destination_port[2]; /* ICMP: the code in the second byte. */
+  __u8 reserved[4];
+  __u8 source_ip[16]; /* IPv4: in the first four bytes. */
+  __u8 destination_ip[16];
+};
+
+enum vnic_fragment {
+  VNIC_FRAGMENT_NONE = 0,
+  VNIC_FRAGMENT_FIRST = 1,
+  VNIC_FRAGMENT_LATER = 3,
+};
+
+enum vnic_action_kind {
+  VNIC_ACTION_OUTPUT = 1, /* port: copies the frame as it is at that point. */
+  VNIC_ACTION_DROP = 2,
+  VNIC_ACTION_MARK = 3,                /* value: what the driver finds beside the frame. */
+  VNIC_ACTION_JUMP = 4,                /* value: the group in which the search goes on. */
+  VNIC_ACTION_SET_DESTINATION_MAC = 5, /* bytes */
+  VNIC_ACTION_SET_SOURCE_MAC = 6,
+  VNIC_ACTION_SET_SOURCE_IPV4 = 7,
+  VNIC_ACTION_SET_DESTINATION_IPV4 = 8,
+  VNIC_ACTION_SET_SOURCE_IPV6 = 9,
+  VNIC_ACTION_SET_DESTINATION_IPV6 = 10,
+  VNIC_ACTION_SET_HOP_LIMIT = 11, /* value, as of the following ones; IPv4: time to live. */
+  VNIC_ACTION_SET_SOURCE_PORT = 12,
+  VNIC_ACTION_SET_DESTINATION_PORT = 13,
+  VNIC_ACTION_PUSH_VLAN = 14, /* The type that announces the tag. */
+  VNIC_ACTION_POP_VLAN = 15,
+  VNIC_ACTION_SET_VLAN_ID = 16,
+  VNIC_ACTION_SET_VLAN_PRIORITY = 17,
+};
+
+struct vnic_action {
+  __u16 kind;
+  __u16 port;
+  __u32 value;
+  __u8 bytes[16]; /* Of an address, in network byte order. */
+};
+
+enum vnic_domain {
+  VNIC_DOMAIN_TRANSFER = 0, /* The rule decides where the frame goes. */
+  VNIC_DOMAIN_INGRESS = 1,  /* The frame goes to the driver, with a mark. */
+};
+
+struct vnic_rule {
+  struct vnic_match key;
+  struct vnic_match mask;
+  __u32 id;       /* Of the rule and its counter; below vnic_welcome.rules_max. */
+  __u32 priority; /* 0 wins. */
+  __u16 port;     /* From which frames come. */
+  __u16 group;
+  __u16 domain;
+  __u16 action_count;
+  struct vnic_action actions[VNIC_ACTIONS_MAX];
+};
+
+enum vnic_operation {
+  VNIC_INSERT = 1,
+  VNIC_ERASE = 2,    /* rule.id */
+  VNIC_START = 3,    /* rule.port: frames may be put into its rings. */
+  VNIC_STOP = 4,     /* rule.port: the card touches no buffer of it any more. */
+  VNIC_SET_MAC = 5,  /* rule.port; rule.actions[0].bytes: of the function's interface. */
+  VNIC_SET_LINK = 6, /* rule.port; rule.actions[0].value: 0 is down. */
+};
+
+/* The card takes commands in their order, before frames that come later. */
+struct vnic_command {
+  __u32 operation;
+  __s32 result; /* 0 or a negative errno value, when it is done. */
+  struct vnic_rule rule;
+};
+
+struct vnic_counter {
+  __u64 packets; /* Large frames count as the packets that they are cut into. */
+  __u64 bytes;
+};
+
+struct vnic_port_counters {
+  __u64 missed_packets; /* To the driver. */
+  __u64 missed_bytes;
+  __u64 sent_packets; /* From the driver. */
+  __u64 sent_bytes;
+  __u64 offloaded_packets;
+  __u64 offloaded_bytes;
+  __u64 no_buffer_dropped; /* No buffer was posted, or a too small one. */
+  __u64 egress_dropped;    /* The function took no frame. */
+};
+
+struct vnic_port {
+  struct vnic_ring receive[VNIC_QUEUES_MAX];
+  struct vnic_ring send[VNIC_QUEUES_MAX];
+  /* The driver writes how many rings it uses before VNIC_START. */
+  __u32 receive_queues __attribute__((aligned(VNIC_CACHE_LINE)));
+  __u32 send_queues;
+  __u32 link_is_up __attribute__((aligned(VNIC_CACHE_LINE)));
+  struct vnic_port_counters counters;
+};
+
+struct vnic_region {
+  __u32 asleep __attribute__((aligned(VNIC_CACHE_LINE))); /* The card waits for its doorbell. */
+  __u32 command_posted __attribute__((aligned(VNIC_CACHE_LINE)));
+  __u32 command_done __attribute__((aligned(VNIC_CACHE_LINE)));
+  __u64 commands_refused;
+  struct vnic_command commands[VNIC_COMMANDS];
+  struct vnic_port ports[VNIC_PORTS_MAX];
+};
+
+/* They follow the region: vnic_welcome.rules_max of them, by the rules' ids. */
+static inline struct vnic_counter* vnic_counters(struct vnic_region* region) {
+  return (struct vnic_counter*)(region + 1);
+}
+
+/* Each message of the socket (SOCK_SEQPACKET) begins with this. */
+struct vnic_message {
+  __u32 magic;
+  __u16 version;
+  __u16 type;
+};
+
+enum vnic_message_type {
+  VNIC_HELLO = 1,        /* From the driver, without more. The card answers VNIC_WELCOME. */
+  VNIC_WELCOME = 2,      /* vnic_welcome; beside it: the region, the doorbell (eventfd). */
+  VNIC_MEMORY = 3,       /* vnic_memory from the driver; beside it: the file. */
+  VNIC_REGISTERED = 4,   /* The card's answer. */
+  VNIC_REFUSAL = 0xffff, /* An errno value (4 bytes), and why, in words. */
+};
+
+struct vnic_welcome {
+  __u32 ports;
+  __u32 rules_max;
+  __u64 region_bytes;
+  __u8 macs[VNIC_PORTS_MAX][6]; /* Of the functions. */
+};
+
+struct vnic_memory {
+  __u64 address;
+  __u64 length;
+  __u64 offset; /* In the file. */
+};

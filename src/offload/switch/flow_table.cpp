@@ -1,0 +1,168 @@
+#include "offload/switch/flow_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace verbatim::offload {
+namespace {
+
+/// Doubles in steps, so that the table of ids does not move with every rule.
+std::size_t room_for(std::uint32_t id, std::uint32_t max) {
+  return std::min<std::size_t>(max, id + id / 2 + 64);
+}
+
+}  // namespace
+
+/// One batch: what is found so far, and which keys may still find a better rule.
+struct FlowTable::Search {
+  std::array<KeyWords, kBatch> keys;
+  std::array<std::uint32_t, kBatch> hashes;
+  std::array<std::uint8_t, kBatch> open;  // Indices.
+  std::size_t open_count = 0;
+  std::span<std::uint32_t> found;
+};
+
+FlowTable::FlowTable(TableLimits limits, std::uint64_t seed)
+    : limits_(limits), seed_(seed), cache_(kCacheSize) {}
+
+Tuple* FlowTable::tuple_of(const Key& mask) {
+  const auto same = [&](const auto& tuple) { return tuple->mask() == mask; };
+  const auto found = std::ranges::find_if(tuples_, same);
+  if (found != tuples_.end()) return found->get();
+  if (tuples_.size() == limits_.masks) return nullptr;
+  return tuples_.emplace_back(std::make_unique<Tuple>(mask, seed_)).get();
+}
+
+void FlowTable::sort_tuples() {
+  const auto priority = [](const auto& tuple) { return tuple->best_priority(); };
+  if (!std::ranges::is_sorted(tuples_, {}, priority))
+    std::ranges::stable_sort(tuples_, {}, priority);
+}
+
+Result<void> FlowTable::insert(const Rule& rule) {
+  if (rule.id >= limits_.rules) {
+    return refuse(ENOSPC, fmt::format("rule {}: at most {} rules", rule.id, limits_.rules));
+  }
+  if (has(rule.id)) return refuse(EEXIST, fmt::format("rule {} exists", rule.id));
+  Key mask = rule.mask;
+  mask.port = mask.group = 0xffff;
+  Tuple* const tuple = tuple_of(mask);
+  if (tuple == nullptr) {
+    return refuse(ENOSPC, fmt::format("rule {}: at most {} masks", rule.id, limits_.masks));
+  }
+  if (rule.id >= rules_.size()) rules_.resize(room_for(rule.id, limits_.rules));
+  StoredRule& stored = rules_[rule.id];
+  stored.key = masked(rule.key, mask);
+  stored.key.group = rule.group;
+  stored.tuple = tuple;
+  stored.priority = rule.priority;
+  stored.actions.assign(rule.actions.begin(), rule.actions.end());
+  tuple->add(rule.id, stored);
+  sort_tuples();
+  // What the cache has found stays right unless the new rule may win over it.
+  if (size_ > 0 && rule.priority < priorities_.rbegin()->first) ++generation_;
+  ++priorities_[rule.priority];
+  ++size_;
+  return {};
+}
+
+bool FlowTable::erase(std::uint32_t id) {
+  if (!has(id)) return false;
+  StoredRule& stored = rules_[id];
+  Tuple* const tuple = stored.tuple;
+  tuple->remove(id, stored);
+  stored.tuple = nullptr;
+  ++stored.version;
+  const auto priority = priorities_.find(stored.priority);
+  if (--priority->second == 0) priorities_.erase(priority);
+  --size_;
+  if (tuple->rules() == 0) {
+    std::erase_if(tuples_, [&](const auto& each) { return each.get() == tuple; });
+  } else {
+    sort_tuples();
+  }
+  return true;
+}
+
+FlowTable::Cached& FlowTable::cached(const KeyWords& key) {
+  std::uint64_t state = seed_;
+  for (std::size_t i = 0; i < key.size(); i += 2) {
+    state = mix(state ^ key[i], key[i + 1] ^ ~seed_);
+  }
+  return cache_[(state ^ state >> 32) % kCacheSize];
+}
+
+bool FlowTable::is_valid(const Cached& cached, const Key& key) const {
+  return cached.generation == generation_ && rules_[cached.id].version == cached.version &&
+         cached.key == key;
+}
+
+/// Looks for all open keys in one tuple, and closes those that found a rule of the best priority
+/// that any later tuple may have.
+void FlowTable::look_in(Tuple& tuple, Search& search) {
+  const std::span open(search.open.data(), search.open_count);
+  for (const std::uint8_t i : open) {
+    search.hashes[i] = tuple.hash(search.keys[i]);
+    tuple.prefetch(search.hashes[i]);
+  }
+  for (const std::uint8_t i : open) tuple.prefetch_rule(search.hashes[i], rules_);
+  for (const std::uint8_t i : open) {
+    const std::uint32_t id = tuple.find(search.hashes[i], search.keys[i], rules_);
+    std::uint32_t& best = search.found[i];
+    if (id == kNoRule) continue;
+    if (best == kNoRule || rules_[id].priority < rules_[best].priority) best = id;
+  }
+}
+
+void FlowTable::search(Search& search) {
+  for (std::size_t t = 0; t < tuples_.size() && search.open_count > 0; ++t) {
+    Tuple& tuple = *tuples_[t];
+    // Tuples are in the order of their best priorities: what is as good as the next is final.
+    std::size_t left = 0;
+    for (std::size_t n = 0; n < search.open_count; ++n) {
+      const std::uint8_t i = search.open[n];
+      const std::uint32_t best = search.found[i];
+      const bool is_final = best != kNoRule && rules_[best].priority <= tuple.best_priority();
+      if (!is_final) search.open[left++] = i;
+    }
+    search.open_count = left;
+    look_in(tuple, search);
+  }
+}
+
+void FlowTable::find(std::span<const Key> keys, std::span<std::uint32_t> found) {
+  Search batch;
+  batch.found = found;
+  std::array<Cached*, kBatch> entries{};
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    batch.keys[i] = words(keys[i]);
+    if (!uses_cache_) continue;
+    entries[i] = &cached(batch.keys[i]);
+    __builtin_prefetch(entries[i]);
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(entries[i]) + 64);
+  }
+  std::array<std::uint8_t, kBatch> searched{};
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const bool is_known =
+        uses_cache_ && entries[i]->id != kNoRule && is_valid(*entries[i], keys[i]);
+    found[i] = is_known ? entries[i]->id : kNoRule;
+    if (!is_known) batch.open[batch.open_count++] = static_cast<std::uint8_t>(i);
+  }
+  searched = batch.open;
+  const std::size_t count = batch.open_count;
+  search(batch);
+  for (const std::uint8_t i : std::span(searched).first(count)) {
+    if (found[i] == kNoRule || !uses_cache_) continue;
+    *entries[i] = {keys[i], found[i], rules_[found[i]].version, generation_};
+  }
+}
+
+std::uint32_t FlowTable::find(const Key& key) {
+  std::uint32_t found = kNoRule;
+  find(std::span(&key, 1), std::span(&found, 1));
+  return found;
+}
+
+}  // namespace verbatim::offload

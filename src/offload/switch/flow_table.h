@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "offload/switch/tuple.h"
+
+namespace verbatim::offload {
+
+struct TableLimits {
+  std::uint32_t rules = 1 << 20;  // Their ids are below this.
+  std::size_t masks = 1024;       // A search may have to look for each of them.
+};
+
+/// Rules by masked match: a hash table for each mask ("tuple-space search"), in the order of their
+/// best priorities, and a cache of whole keys in front. One thread searches and changes it.
+class FlowTable {
+ public:
+  static constexpr std::size_t kBatch = 32;
+
+  FlowTable(TableLimits limits, std::uint64_t seed);
+
+  /// ENOSPC: too many rules or masks; EEXIST: there is a rule of this id.
+  Result<void> insert(const Rule& rule);
+  /// Returns false if there is no rule of this id.
+  bool erase(std::uint32_t id);
+
+  /// Finds the rule for each key, kNoRule if there is none. At most kBatch at once: what the search
+  /// will read is prefetched for all of them, so that waits for memory overlap.
+  void find(std::span<const Key> keys, std::span<std::uint32_t> found);
+  std::uint32_t find(const Key& key);
+
+  const StoredRule& rule(std::uint32_t id) const { return rules_[id]; }
+  bool has(std::uint32_t id) const { return id < rules_.size() && rules_[id].tuple != nullptr; }
+  /// Ids below this may have a rule.
+  std::uint32_t ids() const { return static_cast<std::uint32_t>(rules_.size()); }
+  std::uint32_t size() const { return size_; }
+  std::size_t masks() const { return tuples_.size(); }
+  void use_cache(bool use) { uses_cache_ = use; }
+
+ private:
+  static constexpr std::size_t kCacheSize = 16384;
+  struct alignas(64) Cached {  // Two cache lines.
+    Key key;
+    std::uint32_t id = kNoRule;
+    std::uint32_t version = 0;
+    std::uint64_t generation = 0;
+  };
+  struct Search;
+  Tuple* tuple_of(const Key& mask);
+  void sort_tuples();
+  Cached& cached(const KeyWords& key);
+  bool is_valid(const Cached& cached, const Key& key) const;
+  void look_in(Tuple& tuple, Search& search);
+  void search(Search& search);
+
+  const TableLimits limits_;
+  const std::uint64_t seed_;
+  std::vector<std::unique_ptr<Tuple>> tuples_;
+  std::vector<StoredRule> rules_;
+  std::uint32_t size_ = 0;
+  std::map<std::uint32_t, std::uint32_t> priorities_;  // How many rules have each.
+  std::vector<Cached> cache_;
+  std::uint64_t generation_ = 1;  // Entries of the cache with another one are stale.
+  bool uses_cache_ = true;
+};
+
+}  // namespace verbatim::offload

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/bytes.h"
+
+namespace verbatim::offload {
+
+enum Fragment : std::uint8_t { kNoFragment = 0, kFirstFragment = 1, kLaterFragment = 3 };
+inline constexpr std::uint8_t kTagPresent = 0x10;  // In the first byte of Key::vlan_tag.
+
+/// What rules match of a frame, in network byte order; zeros for what it does not have. Eight
+/// words: rules mask, hash and compare a key as such.
+struct alignas(std::uint64_t) Key {
+  std::array<std::uint8_t, 6> destination_mac{};
+  std::array<std::uint8_t, 6> source_mac{};
+  std::array<std::uint8_t, 2> ether_type{};     // Of what follows the first VLAN tag.
+  std::array<std::uint8_t, 2> vlan_tag{};       // The first tag, and kTagPresent.
+  std::array<std::uint8_t, 2> vlan_protocol{};  // The type that announces the tag.
+  std::uint8_t protocol = 0;                    // After the IPv6 extension headers.
+  std::uint8_t traffic_class = 0;               // IPv4: TOS.
+  std::uint8_t hop_limit = 0;                   // IPv4: time to live.
+  std::uint8_t fragment = kNoFragment;
+  std::array<std::uint8_t, 2> tcp_flags{};         // Twelve bits.
+  std::array<std::uint8_t, 2> source_port{};       // ICMP: the type.
+  std::array<std::uint8_t, 2> destination_port{};  // ICMP: the code.
+  std::uint16_t port = 0;                          // Of the switch, from which the frame came.
+  std::uint16_t group = 0;                         // In which the search goes on.
+  std::array<std::uint8_t, 16> source_ip{};        // IPv4: in the first four bytes.
+  std::array<std::uint8_t, 16> destination_ip{};
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+using KeyWords = std::array<std::uint64_t, 8>;
+static_assert(sizeof(Key) == sizeof(KeyWords));
+inline KeyWords words(const Key& key) { return std::bit_cast<KeyWords>(key); }
+inline Key masked(const Key& key, const Key& mask) {
+  KeyWords both = words(key);
+  for (std::size_t i = 0; i < both.size(); ++i) both[i] &= words(mask)[i];
+  return std::bit_cast<Key>(both);
+}
+
+/// Returns the key of a frame that came from `port`; nothing if a header is malformed or cut short:
+/// such a frame is software's. One pass for speed: wire/net/frame.h knows more headers.
+std::optional<Key> key_of(ByteSpan frame, std::uint16_t port);
+
+}  // namespace verbatim::offload

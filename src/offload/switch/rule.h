@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/inplace_vector.h"
+#include "offload/switch/key.h"
+
+namespace verbatim::offload {
+
+enum class ActionKind : std::uint8_t {
+  kOutput,  // Copies the frame, as it is at that point, to a port.
+  kDrop,
+  kMark,  // The frame goes to software, which finds `value` beside it.
+  kJump,  // The search goes on in group `value`.
+  // Changes of the frame (edited_frame.h).
+  kSetDestinationMac,
+  kSetSourceMac,
+  kSetSourceIpv4,
+  kSetDestinationIpv4,
+  kSetSourceIpv6,
+  kSetDestinationIpv6,
+  kSetHopLimit,  // IPv4: time to live.
+  kSetSourcePort,
+  kSetDestinationPort,
+  kPushVlan,  // A tag of zeros; `value` is the type that announces it.
+  kPopVlan,
+  kSetVlanId,
+  kSetVlanPriority,
+};
+inline constexpr ActionKind kLastAction = ActionKind::kSetVlanPriority;
+constexpr bool is_edit(ActionKind kind) { return kind >= ActionKind::kSetDestinationMac; }
+
+struct Action {
+  ActionKind kind = ActionKind::kDrop;
+  std::uint16_t port = 0;
+  std::uint32_t value = 0;
+  std::array<std::uint8_t, 16> bytes{};  // Of an address.
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+inline constexpr std::size_t kActionsMax = 16;
+using Actions = InplaceVector<Action, kActionsMax>;
+
+/// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.
+enum class Domain : std::uint8_t { kTransfer, kIngress };
+
+/// The ports, groups and ids of a rule are below the switch's limits.
+struct Rule {
+  Key key;  // Bits outside the mask are ignored. Its port is matched in full, its group is `group`.
+  Key mask;
+  std::uint32_t id = 0;        // Of the rule and of its counter.
+  std::uint32_t priority = 0;  // 0 wins. Among equals any may.
+  std::uint16_t group = 0;     // A search begins in group 0.
+  Domain domain = Domain::kTransfer;
+  Actions actions;
+};
+
+inline constexpr std::uint32_t kNoRule = 0xffffffff;
+
+}  // namespace verbatim::offload

@@ -1,0 +1,70 @@
+#include "offload/switch/switch.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace verbatim::offload {
+namespace {
+
+bool is_fate(ActionKind kind) { return kind == ActionKind::kDrop || kind == ActionKind::kJump; }
+
+/// A drop or a jump is the last action and no output stands beside it; an ingress rule's frames go
+/// to software alone.
+Result<void> check_actions(const Rule& rule) {
+  const auto why = [&](const char* what) {
+    return refuse(EINVAL, fmt::format("rule {}: {}", rule.id, what));
+  };
+  if (rule.actions.empty()) return why("no action");
+  bool outputs = false;
+  bool edits = false;
+  for (const Action& action : rule.actions) {
+    outputs |= action.kind == ActionKind::kOutput;
+    edits |= is_edit(action.kind);
+    if (is_fate(action.kind) && &action != &rule.actions.back()) {
+      return why("an action after a drop or a jump");
+    }
+    if (action.kind == ActionKind::kJump && action.value >= Switch::kGroupsMax) {
+      return why("no such group");
+    }
+  }
+  const ActionKind last = rule.actions.back().kind;
+  if ((outputs || edits) && is_fate(last)) return why("an action before a drop or a jump");
+  if (rule.domain == Domain::kIngress && (outputs || edits || last == ActionKind::kDrop)) {
+    return why("an ingress rule only marks");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> Switch::insert(Rule rule) {
+  if (auto fits = check_actions(rule); !fits) return fits;
+  if (rule.group >= kGroupsMax) {
+    return refuse(EINVAL, fmt::format("rule {}: group {} of {}", rule.id, rule.group, kGroupsMax));
+  }
+  if (rule.domain == Domain::kIngress) {
+    rule.group = static_cast<std::uint16_t>(rule.group + kIngressGroup);
+  }
+  return table_.insert(rule);
+}
+
+void Switch::begin(std::span<const Arrival> arrivals, Batch& batch) {
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    const auto key = key_of(arrivals[i].frame, arrivals[i].port);
+    if (!key) continue;
+    batch.origin[batch.count] = static_cast<std::uint8_t>(i);
+    batch.keys[batch.count++] = *key;
+  }
+  table_.find(std::span(batch.keys).first(batch.count), std::span(batch.found).first(batch.count));
+}
+
+/// Of addresses, protocol and ports: both words of ports, and the addresses.
+std::uint32_t Switch::Batch::hash(std::size_t i, std::uint64_t seed) const {
+  const KeyWords key = words(keys[i]);
+  std::uint64_t state = mix(key[0] ^ seed, key[3] ^ key[1]);
+  for (std::size_t w = 4; w < key.size(); ++w) state = mix(state ^ key[w], 0x9e3779b97f4a7c15);
+  return static_cast<std::uint32_t>(state ^ state >> 32);
+}
+
+}  // namespace verbatim::offload

@@ -1,0 +1,58 @@
+#include "offload/switch/tuple.h"
+
+namespace verbatim::offload {
+namespace {
+constexpr std::uint32_t kSlotsMin = 16;
+}  // namespace
+
+Tuple::Tuple(const Key& mask, std::uint64_t seed)
+    : mask_(mask),
+      mask_words_(words(mask)),
+      seed_(seed),
+      slots_(kSlotsMin),
+      slot_mask_(kSlotsMin - 1) {
+  for (std::uint8_t i = 0; i < mask_words_.size(); ++i) {
+    if (mask_words_[i] != 0) used_.push(i);
+  }
+  if (used_.size() % 2 != 0) used_.push(used_.back());
+}
+
+void Tuple::add(std::uint32_t id, const StoredRule& rule) {
+  if ((filled_ + 1) * 2 > slots_.size()) rebuild();
+  put({hash(words(rule.key)), id + 1});
+  ++filled_;
+  ++live_;
+  ++priorities_[rule.priority];
+  best_ = priorities_.begin()->first;
+  has_one_priority_ = priorities_.size() == 1;
+}
+
+void Tuple::remove(std::uint32_t id, const StoredRule& rule) {
+  std::uint32_t at = hash(words(rule.key)) & slot_mask_;
+  while (slots_[at].place != id + 1) at = (at + 1) & slot_mask_;
+  slots_[at].place = kGone;
+  --live_;
+  const auto priority = priorities_.find(rule.priority);
+  if (--priority->second == 0) priorities_.erase(priority);
+  if (!priorities_.empty()) best_ = priorities_.begin()->first;
+  has_one_priority_ = priorities_.size() <= 1;
+}
+
+void Tuple::put(Slot slot) {
+  std::uint32_t at = slot.hash & slot_mask_;
+  while (slots_[at].place != kNever) at = (at + 1) & slot_mask_;
+  slots_[at] = slot;
+}
+
+/// Drops the slots of rules that are gone, and doubles the table if more than a quarter is live.
+void Tuple::rebuild() {
+  std::vector<Slot> old(live_ * 4 > slots_.size() ? slots_.size() * 2 : slots_.size());
+  old.swap(slots_);
+  slot_mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
+  filled_ = live_;
+  for (const Slot& slot : old) {
+    if (slot.place != kNever && slot.place != kGone) put(slot);
+  }
+}
+
+}  // namespace verbatim::offload

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/overloaded.h"
+#include "ulp/iscsi/connection.h"
+#include "ulp/iscsi/sessions.h"
+#include "ulp/scsi/text_for_test.h"
+
+/// A target with one unit of 1,000 blocks, for tests: what a connection puts out is kept, and its
+/// store answers when it is told to.
+namespace verbatim::ulp::iscsi {
+
+inline constexpr const char* kTargetName = "iqn.2026-01.test:t1";
+inline constexpr const char* kInitiatorName = "iqn.2026-01.test:i1";
+
+inline std::string text_of(std::initializer_list<std::string_view> keys) {
+  std::string text;
+  for (const std::string_view key : keys) text.append(key).push_back('\0');
+  return text;
+}
+/// "a=b c=d"
+inline std::string readable(ByteSpan bytes) {
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (text.ends_with('\0')) text.pop_back();
+  std::ranges::replace(text, '\0', ' ');
+  return text;
+}
+
+class TargetBench {
+ public:
+  explicit TargetBench(Sessions::Limits limits = {.sessions = 4, .window = 8, .stashes = 8})
+      : memory_(std::size_t{limits.sessions} * scsi::LogicalUnit::kMemoryBytes) {
+    for (std::uint32_t i = 0; i < limits.sessions; ++i)
+      pieces_.push_back({&memory_[std::size_t{i} * scsi::LogicalUnit::kMemoryBytes],
+                         scsi::LogicalUnit::kMemoryBytes, MemoryKey{3}});
+    sessions = std::make_unique<Sessions>(
+        limits, pieces_, [](MutableByteSpan bytes) { std::ranges::fill(bytes, std::byte{0x2a}); });
+    auto made = *Target::create(kTargetName);
+    EXPECT_TRUE(made.add(0, unit));
+    target = *sessions->add(std::move(made));
+    target->admit_any();
+  }
+  static scsi::UnitSettings settings() {
+    scsi::UnitSettings settings;
+    settings.blocks = 1000;
+    settings.can_unmap = true;
+    settings.ports = {1};
+    return settings;
+  }
+
+  scsi::LogicalUnit unit{storage::UnitId{7}, {}, settings()};
+  std::unique_ptr<Sessions> sessions;
+  Target* target = nullptr;
+  std::vector<std::byte> disk = std::vector<std::byte>(1000 * 512);
+
+ private:
+  std::vector<std::byte> memory_;
+  std::vector<Slice> pieces_;
+};
+
+/// The store's side of one connection.
+class StoreBench {
+ public:
+  StoreBench(TargetBench& bench, storage::Session& session) : bench_(bench), session_(session) {}
+
+  void take(const storage::StoreRequest& request) {
+    if (const auto* const back = std::get_if<storage::GiveBack>(&request)) {
+      EXPECT_EQ(loans_.erase(raw(back->tag)), 1u) << "given back, but not lent";
+    } else {
+      waiting.push_back(request);
+    }
+  }
+  /// Answers the request of this index.
+  void answer(std::size_t index, TimeNs now, storage::Output& out) {
+    const storage::StoreRequest request = waiting.at(index);
+    waiting.erase(waiting.begin() + static_cast<long>(index));
+    std::visit(Overloaded{[&](const storage::Borrow& b) {
+                            Slice& loan = loans_[raw(b.tag)];
+                            loan = {bench_.disk.data() + b.offset, b.bytes, MemoryKey{1}};
+                            session_.on_pages(b.tag, storage::StoreStatus::done, {&loan, 1}, now,
+                                              out);
+                          },
+                          [&](const storage::Put& p) {
+                            std::byte* at = bench_.disk.data() + p.offset;
+                            for (const Slice& slice : p.from) {
+                              if (slice.data != at) std::memcpy(at, slice.data, slice.bytes);
+                              at += slice.bytes;
+                            }
+                            loans_.erase(raw(p.tag));
+                            session_.on_stored(p.tag, storage::StoreStatus::done, now, out);
+                          },
+                          [&](const storage::Flush& f) {
+                            session_.on_stored(f.tag, storage::StoreStatus::done, now, out);
+                          },
+                          [&](const storage::Clear& c) {
+                            std::memset(bench_.disk.data() + c.offset, 0, c.bytes);
+                            session_.on_stored(c.tag, storage::StoreStatus::done, now, out);
+                          },
+                          [](const storage::GiveBack&) {}},
+               request);
+  }
+  std::size_t loans() const { return loans_.size(); }
+
+  std::vector<storage::StoreRequest> waiting;
+
+ private:
+  TargetBench& bench_;
+  storage::Session& session_;
+  std::map<std::uint32_t, Slice> loans_;
+};
+
+}  // namespace verbatim::ulp::iscsi

@@ -1,0 +1,112 @@
+#include <algorithm>
+
+#include "ulp/nvmeof/admin_queue.h"
+
+/// What the admin queue writes to its host.
+namespace verbatim::ulp::nvmeof {
+namespace {
+
+constexpr const char* kModel = "Verbatim";
+
+/// Eight characters of the release.
+std::string_view firmware() { return std::string_view(VERBATIM_VERSION).substr(0, 8); }
+
+/// Copies `from`, which stands at `at` of the whole, to where it lies in the pages, which begin at
+/// `first` of the whole.
+void copy_part(ByteSpan from, std::uint64_t at, std::uint64_t first, std::span<const Slice> pages) {
+  std::uint64_t page_at = first;
+  for (const Slice& page : pages) {
+    const std::uint64_t begin = std::max(at, page_at);
+    const std::uint64_t end = std::min(at + from.size(), page_at + page.bytes);
+    if (begin < end)
+      std::ranges::copy(from.subspan(begin - at, end - begin), page.data + (begin - page_at));
+    page_at += page.bytes;
+  }
+}
+
+}  // namespace
+
+void AdminQueue::fill(const AdminCommand& command, std::span<const Slice> pages) const {
+  if (command.opcode == AdminOpcode::identify) {
+    std::array<std::byte, kIdentifyBytes> page{};
+    fill_identify(command, page);
+    return copy_part(page, 0, 0, pages);
+  }
+  if (command.opcode == AdminOpcode::get_features)
+    return copy_part(controller_->host().host_id, 0, 0, pages);
+  const LogRequest request = log_request_of(command);
+  // An offset near 2^64 finds nothing but zeros.
+  const std::uint64_t offset = std::min<std::uint64_t>(request.offset, std::uint64_t{1} << 62);
+  std::array<std::byte, kLogBlockBytes> block{};
+  for (std::uint64_t i = offset / kLogBlockBytes; i * kLogBlockBytes < offset + request.bytes;
+       ++i) {
+    fill_log_block(request.page, i, block);
+    copy_part(block, i * kLogBlockBytes, offset, pages);
+  }
+}
+
+void AdminQueue::fill_identify(const AdminCommand& command, IdentifyPage out) const {
+  const Subsystem* const subsystem = controller_->subsystem();
+  const std::uint32_t id = command.namespace_id;
+  switch (static_cast<IdentifyKind>(command.dword(10) & 0xff)) {
+    case IdentifyKind::controller:
+      return fill_controller(out);
+    case IdentifyKind::active_spaces:
+      return fill_active_spaces(id, out);
+    case IdentifyKind::space:
+      if (const auto space = subsystem->find(id)) {
+        encode(SpaceData{space->blocks, space->block_shift, space->is_read_only,
+                         subsystem->uuid_of(id)},
+               out);
+      }
+      return;
+    case IdentifyKind::space_descriptors:
+      return encode_descriptors(subsystem->uuid_of(id), out);
+    default:  // The NVM command set says nothing of its own.
+      return;
+  }
+}
+
+void AdminQueue::fill_controller(IdentifyPage out) const {
+  const Subsystem* const subsystem = controller_->subsystem();
+  const Limits& limits = controller_->limits();
+  encode(
+      ControllerData{
+          .serial = subsystem == nullptr ? "0" : std::string_view(subsystem->serial()),
+          .model = kModel,
+          .firmware = firmware(),
+          .subsystem = subsystem == nullptr ? kDiscoveryNqn : std::string_view(subsystem->nqn()),
+          .id = controller_->id(),
+          .type = subsystem == nullptr ? ControllerType::discovery : ControllerType::io,
+          .async_events = kEventsMax,
+          .commands = static_cast<std::uint16_t>(limits.queue_entries),
+          .namespaces = subsystem == nullptr ? 0 : Subsystem::kNamespacesMax,
+          .capsule_bytes = limits.capsule_bytes},
+      out);
+}
+
+void AdminQueue::fill_active_spaces(std::uint32_t after, IdentifyPage out) const {
+  std::size_t at = 0;
+  for (const auto& [id, space] : controller_->subsystem()->ids_after(after)) {
+    if (at == out.size()) return;
+    store_le(&out[at], id);
+    at += sizeof id;
+  }
+}
+
+void AdminQueue::fill_log_block(LogPage page, std::uint64_t block, LogBlock out) const {
+  std::ranges::fill(out, std::byte{});
+  if (page == LogPage::discovery) return fill_discovery(block, out);
+  if (page == LogPage::effects) return encode_effects(block, out);
+  if (page == LogPage::health && block == 0) return encode_health(out);
+  if (page == LogPage::firmware && block == 0) return encode_firmware(firmware(), out);
+}
+
+void AdminQueue::fill_discovery(std::uint64_t block, LogBlock out) const {
+  const auto entries = target_.admitted(controller_->host().host);
+  if (block == 0) return encode_discovery_header(target_.generation(), entries.size(), out);
+  if (block <= entries.size())
+    encode(DiscoveryEntry{.subsystem = entries[block - 1]->nqn(), .at = at_}, out);
+}
+
+}  // namespace verbatim::ulp::nvmeof

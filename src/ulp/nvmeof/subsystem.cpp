@@ -1,0 +1,62 @@
+#include "ulp/nvmeof/subsystem.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ulp/nvmeof/wire/connect.h"
+
+namespace verbatim::ulp::nvmeof {
+namespace {
+
+/// FNV-1a. Not secret: it makes names out of names.
+std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
+  std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
+  for (const char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3;
+  hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 29;
+}
+
+}  // namespace
+
+Subsystem::Subsystem(const std::string& nqn)
+    : nqn_(nqn), serial_(fmt::format("{:020}", hash_of(nqn, 1))) {}
+
+/// Base specification 1.4, section 7.9: "nqn.", a month, a domain in reverse, and a name of its
+/// owner's.
+Result<Subsystem> Subsystem::create(const std::string& nqn) {
+  const bool is_nqn = nqn.starts_with("nqn.") && nqn.size() > 12 && nqn.size() <= kNqnMax &&
+                      std::ranges::none_of(nqn, [](char c) { return c <= ' ' || c == '\x7f'; });
+  if (!is_nqn || nqn == kDiscoveryNqn) {
+    return refuse(EINVAL, fmt::format("'{}' is no NQN of a subsystem: write one as "
+                                      "nqn.2026-01.com.example:disk, of at most {} bytes",
+                                      nqn, kNqnMax));
+  }
+  return Subsystem(nqn);
+}
+
+Result<void> Subsystem::add(std::uint32_t id, const Namespace& space) {
+  if (id == 0 || id > kNamespacesMax) {
+    return refuse(EINVAL, fmt::format("namespace {}: ids are 1 to {}", id, kNamespacesMax));
+  }
+  if (!spaces_.emplace(id, space).second)
+    return refuse(EEXIST, fmt::format("{} has a namespace {} already", nqn_, id));
+  return {};
+}
+
+std::optional<Namespace> Subsystem::find(std::uint32_t id) const {
+  const auto found = spaces_.find(id);
+  return found == spaces_.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Version 8 of RFC 9562: bits of our own.
+Uuid Subsystem::uuid_of(std::uint32_t id) const {
+  Uuid uuid{};
+  store_be(&uuid[0], hash_of(nqn_, 2 + std::uint64_t{id} * 2));
+  store_be(&uuid[8], hash_of(nqn_, 3 + std::uint64_t{id} * 2));
+  uuid[6] = (uuid[6] & std::byte{0x0f}) | std::byte{0x80};
+  uuid[8] = (uuid[8] & std::byte{0x3f}) | std::byte{0x80};
+  return uuid;
+}
+
+}  // namespace verbatim::ulp::nvmeof

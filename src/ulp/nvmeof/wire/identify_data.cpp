@@ -1,0 +1,72 @@
+#include "ulp/nvmeof/wire/identify_data.h"
+
+#include <algorithm>
+
+namespace verbatim::ulp::nvmeof {
+namespace {
+
+constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;             // LPA
+constexpr std::uint32_t kHostIdOf128Bits = 0x01;                         // CTRATT
+constexpr std::uint16_t kWriteZeroes = 0x08;                             // ONCS
+constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;  // SGLS
+constexpr std::byte kUuidDescriptor{3}, kCommandSetDescriptor{4};
+
+/// Text without a final zero, and spaces behind it (section 1.5).
+void put_text(std::string_view text, std::span<std::byte> out) {
+  std::ranges::fill(out, std::byte{' '});
+  const auto bytes = std::as_bytes(std::span(text));
+  std::ranges::copy(bytes.first(std::min(bytes.size(), out.size())), out.begin());
+}
+
+}  // namespace
+
+void encode(const ControllerData& data, IdentifyPage out) {
+  std::ranges::fill(out, std::byte{});
+  put_text(data.serial, out.subspan(4, 20));
+  put_text(data.model, out.subspan(24, 40));
+  put_text(data.firmware, out.subspan(64, 8));
+  out[77] = std::byte{data.transfer_shift};
+  store_le(&out[78], data.id);
+  store_le(&out[80], kVersion);
+  store_le(&out[96], kHostIdOf128Bits);
+  out[111] = static_cast<std::byte>(data.type);
+  out[258] = std::byte{3};  // ACL: four Aborts at a time.
+  out[259] = static_cast<std::byte>(data.async_events - 1);
+  out[260] = std::byte{0x03};  // FRMW: one slot, which is read-only.
+  out[261] = std::byte{kLogEffects | kLogParts};
+  store_le(&out[320], std::uint16_t{10});  // KAS: keep alive in steps of a second.
+  store_le(&out[514], data.commands);
+  store_le(&out[536], kSgl | kKeyed | kOffset);
+  std::ranges::copy(std::as_bytes(std::span(data.subsystem))
+                        .first(std::min<std::size_t>(data.subsystem.size(), 255)),
+                    &out[768]);
+  store_le(&out[1792], data.capsule_bytes / 16);
+  store_le(&out[1796], std::uint32_t{Completion::kSize / 16});
+  out[1803] = std::byte{1};  // MSDBD: one descriptor a command.
+  if (data.type == ControllerType::discovery) return;
+  out[512] = std::byte{0x66};  // SQES, CQES: 64 and 16 bytes.
+  out[513] = std::byte{0x44};
+  store_le(&out[516], data.namespaces);
+  store_le(&out[520], kWriteZeroes);
+  out[525] = std::byte{0x00};  // VWC: each write that is answered is where it should be.
+}
+
+void encode(const SpaceData& data, IdentifyPage out) {
+  std::ranges::fill(out, std::byte{});
+  for (const std::size_t at : {0, 8, 16}) store_le(&out[at], data.blocks);  // NSZE, NCAP, NUSE
+  out[30] = std::byte{0x01};  // NMIC: several controllers may have it.
+  out[99] = std::byte{data.is_read_only};
+  std::ranges::copy(data.uuid, &out[104]);
+  out[130] = std::byte{data.block_shift};  // LBAF 0
+}
+
+void encode_descriptors(const Uuid& uuid, IdentifyPage out) {
+  std::ranges::fill(out, std::byte{});
+  out[0] = kUuidDescriptor;
+  out[1] = std::byte{16};
+  std::ranges::copy(uuid, &out[4]);
+  out[20] = kCommandSetDescriptor;
+  out[21] = std::byte{1};
+}
+
+}  // namespace verbatim::ulp::nvmeof

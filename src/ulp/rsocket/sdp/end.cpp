@@ -1,0 +1,281 @@
+#include "ulp/rsocket/sdp/end.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+
+#include "base/log.h"
+
+namespace verbatim::rsocket {
+namespace {
+
+using ulp::sdp::Fault;
+using ulp::sdp::Header;
+using ulp::sdp::Limits;
+
+constexpr std::uint32_t kSlotBytes = 16'384;  // Of a message, with its header.
+constexpr std::uint32_t kControlBytes = 64;   // Of a message besides Data.
+constexpr std::uint32_t kFewestSlots = 4, kMostSlots = 64;
+// In a request's id, beside the slot: `kReceive`, or that it is no Data message.
+constexpr std::uint64_t kControl = std::uint64_t{1} << 62;
+
+/// Slots for so many bytes that are in flight.
+std::uint32_t slots_for(std::uint32_t bytes) {
+  return std::clamp(2 * bytes / kSlotBytes, kFewestSlots, kMostSlots);
+}
+
+/// The address as Hello has it, and its port.
+std::uint16_t store_address(const sockaddr* from, ulp::sdp::IpBytes& to) {
+  if (from->sa_family == AF_INET6) {
+    const auto& ip = *reinterpret_cast<const sockaddr_in6*>(from);
+    std::memcpy(to.data(), &ip.sin6_addr, to.size());
+    return be16toh(ip.sin6_port);
+  }
+  const auto& ip = *reinterpret_cast<const sockaddr_in*>(from);
+  std::memcpy(&to[12], &ip.sin_addr, sizeof ip.sin_addr);
+  return be16toh(ip.sin_port);
+}
+
+template <typename Private>
+std::vector<std::byte> encoded(const Private& value) {
+  std::vector<std::byte> bytes(Private::kSize);
+  encode(value, std::span(bytes).template first<Private::kSize>());
+  return bytes;
+}
+
+}  // namespace
+
+SdpEnd::SdpEnd(rdma_cm_id* id, const Sizes& sizes, const Limits& limits)
+    : id_(id), sizes_(sizes), limits_(limits), stream_(limits) {}
+
+Outcome<std::unique_ptr<SdpEnd>> SdpEnd::make(rdma_cm_id* id, const Sizes& sizes) {
+  const Limits limits{.receives = static_cast<std::uint16_t>(slots_for(sizes.receive_bytes)),
+                      .receive_bytes = kSlotBytes};
+  std::unique_ptr<SdpEnd> end(new SdpEnd(id, sizes, limits));
+  end->slots_ = end->slots_free_ = slots_for(sizes.send_bytes);
+  if (auto ok = end->make_queues(); !ok) return fail(ok.error());
+  if (auto ok = end->make_buffers(); !ok) return fail(ok.error());
+  for (std::uint32_t slot = 0; slot < limits.receives; ++slot) {
+    if (auto ok = end->post_receive(slot); !ok) return fail(ok.error());
+  }
+  return end;
+}
+
+Outcome<void> SdpEnd::make_queues() {
+  channel_ = ibv_create_comp_channel(id_->verbs);
+  if (channel_ == nullptr) return fail(errno);
+  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  const std::uint32_t sends = slots_ + kControls;
+  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + limits_.receives), nullptr, channel_, 0);
+  if (cq_ == nullptr) return fail(errno);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.sq_sig_all = 1;
+  attributes.cap = {.max_send_wr = sends,
+                    .max_recv_wr = limits_.receives,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
+  if (rdma_create_qp(id_, nullptr, &attributes) != 0) return fail(errno);
+  return {};
+}
+
+Outcome<void> SdpEnd::make_buffers() {
+  ibv_pd* const pd = id_->qp->pd;
+  const std::size_t send_bytes = std::size_t{slots_} * kSlotBytes + kControls * kControlBytes;
+  const std::size_t receive_bytes = std::size_t{limits_.receives} * kSlotBytes;
+  auto pages = Pages::take(pd, receive_bytes + send_bytes);
+  if (!pages) return fail(pages.error());
+  pages_ = std::move(*pages);
+  auto receive = Memory::over(pd, pages_->data(), receive_bytes, 0);
+  auto send = Memory::over(pd, pages_->data() + receive_bytes, send_bytes, 0);
+  if (!send || !receive) return fail(ENOMEM);
+  send_buffer_ = std::move(*send);
+  receive_buffer_ = std::move(*receive);
+  return {};
+}
+
+SdpEnd::~SdpEnd() {
+  if (id_->qp != nullptr) rdma_destroy_qp(id_);
+  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+}
+
+std::vector<std::byte> SdpEnd::offer() const {
+  if (was_asked_) return encoded(answer_);
+  ulp::sdp::Hello hello = stream_.hello();
+  const sockaddr* const own = rdma_get_local_addr(id_);
+  hello.is_ipv6 = own->sa_family == AF_INET6;
+  hello.source_port = store_address(own, hello.source);
+  store_address(rdma_get_peer_addr(id_), hello.destination);
+  return encoded(hello);
+}
+
+Outcome<void> SdpEnd::start(std::span<const std::byte> peer) {
+  if (const auto ack = ulp::sdp::decode_hello_ack(peer)) {
+    return stream_.on_hello_ack(*ack) ? Outcome<void>{} : fail(EPROTO);
+  }
+  const auto hello = ulp::sdp::decode_hello(peer);
+  if (!hello) return fail(EPROTO);
+  const auto answer = stream_.on_hello(*hello);
+  if (!answer) return fail(EPROTO);
+  answer_ = *answer;
+  was_asked_ = true;
+  return {};
+}
+
+Outcome<void> SdpEnd::post_receive(std::uint32_t slot) {
+  ibv_sge piece{.addr = receive_buffer_.address() + std::uint64_t{slot} * kSlotBytes,
+                .length = kSlotBytes,
+                .lkey = receive_buffer_.lkey()};
+  ibv_recv_wr request{.wr_id = kReceive | slot, .next = nullptr, .sg_list = &piece, .num_sge = 1};
+  ibv_recv_wr* bad = nullptr;
+  if (const int error = ibv_post_recv(id_->qp, &request, &bad); error != 0) return fail(error);
+  return {};
+}
+
+Outcome<void> SdpEnd::post_send(std::uint64_t number, std::uint64_t offset, std::size_t bytes) {
+  ibv_sge piece{.addr = send_buffer_.address() + offset,
+                .length = static_cast<std::uint32_t>(bytes),
+                .lkey = send_buffer_.lkey()};
+  ibv_send_wr request{};
+  request.wr_id = number;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(id_->qp, &request, &bad); error != 0) {
+    broken_ = true;
+    return fail(error);
+  }
+  return {};
+}
+
+Outcome<std::size_t> SdpEnd::send_some(Cursor& from, std::size_t most, bool is_urgent) {
+  const std::size_t bytes =
+      std::min({from.left(), most, stream_.room(), std::size_t{kSlotBytes - Header::kSize}});
+  const std::uint64_t offset = std::uint64_t{slot_} * kSlotBytes;
+  std::byte* const at = send_buffer_.data() + offset;
+  encode(stream_.data(bytes, is_urgent && bytes == from.left()), {},
+         std::span<std::byte, ulp::sdp::kMostHead>(at, ulp::sdp::kMostHead));
+  from.read(at + Header::kSize, bytes);
+  slot_ = (slot_ + 1) % slots_;
+  --slots_free_;
+  if (auto ok = post_send(0, offset, Header::kSize + bytes); !ok) return fail(ok.error());
+  return bytes;
+}
+
+void SdpEnd::send_controls() {
+  while (controls_free_ > 0 && !broken_) {
+    const auto control = stream_.next_control();
+    if (!control) break;
+    const std::uint64_t offset = std::uint64_t{slots_} * kSlotBytes + control_ * kControlBytes;
+    const std::span<std::byte, ulp::sdp::kMostHead> at(send_buffer_.data() + offset,
+                                                       ulp::sdp::kMostHead);
+    const std::size_t bytes = encode(control->header, control->body, at);
+    control_ = (control_ + 1) % kControls;
+    --controls_free_;
+    if (!post_send(kControl, offset, bytes)) return;
+  }
+  if (stream_.has_ended() && stream_.is_drained()) broken_ = true;
+}
+
+Outcome<void> SdpEnd::finish(bool) {
+  stream_.finish();
+  send_controls();
+  return {};
+}
+
+void SdpEnd::abort() {
+  stream_.abort();
+  send_controls();
+}
+
+std::size_t SdpEnd::bytes_to_read() const {
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < stream_.pieces(); ++i) total += stream_.piece(i).bytes;
+  return total;
+}
+
+std::size_t SdpEnd::receive(Cursor& to) {
+  std::size_t most = to.left();
+  if (const auto mark = stream_.bytes_to_mark()) most = std::min<std::size_t>(most, *mark);
+  std::size_t total = 0;
+  while (total < most && stream_.has_data()) {
+    const auto piece = stream_.piece(0);
+    const auto bytes = static_cast<std::uint32_t>(std::min<std::size_t>(piece.bytes, most - total));
+    to.write(receive_buffer_.data() + std::size_t{piece.slot} * kSlotBytes + piece.offset, bytes);
+    total += bytes;
+    if (const auto slot = stream_.consume(bytes); slot && !broken_ && !post_receive(*slot)) {
+      broken_ = true;
+    }
+  }
+  send_controls();
+  return total;
+}
+
+std::size_t SdpEnd::peek(Cursor& to) const {
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < stream_.pieces() && to.left() > 0; ++i) {
+    const auto piece = stream_.piece(i);
+    const std::size_t bytes = std::min<std::size_t>(piece.bytes, to.left());
+    to.write(receive_buffer_.data() + std::size_t{piece.slot} * kSlotBytes + piece.offset, bytes);
+    total += bytes;
+  }
+  return total;
+}
+
+void SdpEnd::arm() {
+  if (armed_) return;
+  ibv_req_notify_cq(cq_, 0);
+  armed_ = true;
+}
+
+void SdpEnd::take_channel_event() {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return;
+  ibv_ack_cq_events(cq, 1);
+  armed_ = false;
+}
+
+void SdpEnd::process(bool surely) {
+  if (armed_ && surely) take_channel_event();
+  std::array<ibv_wc, 16> completions;
+  int count = 0;
+  do {
+    count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
+    // Taking the event is a system call, so only if there was one: who sleeps must arm again.
+    if (armed_ && count > 0) take_channel_event();
+    for (int i = 0; i < count; ++i) take(completions[i]);
+  } while (count == static_cast<int>(completions.size()));
+  if (count < 0) broken_ = true;
+  send_controls();
+}
+
+void SdpEnd::take(const ibv_wc& completion) {
+  const bool well = completion.status == IBV_WC_SUCCESS;
+  if ((completion.wr_id & kReceive) != 0) {
+    if (well) on_message(static_cast<std::uint32_t>(completion.wr_id), completion.byte_len);
+    return;  // Else it was flushed.
+  }
+  ++((completion.wr_id & kControl) != 0 ? controls_free_ : slots_free_);
+  if (!well) broken_ = true;
+}
+
+void SdpEnd::on_message(std::uint32_t slot, std::uint32_t bytes) {
+  const bool had_fault = stream_.fault() != Fault::none;
+  const std::byte* const at = receive_buffer_.data() + std::size_t{slot} * kSlotBytes;
+  const auto use = stream_.on_message(slot, {at, bytes});
+  ++arrivals_;
+  if (use == ulp::sdp::Stream::Use::again && !post_receive(slot)) broken_ = true;
+  if (!had_fault && stream_.fault() != Fault::none) {
+    log(LogLevel::warn, "SDP: the peer sent {}: the connection is aborted",
+        words_of(stream_.fault()));
+  }
+}
+
+}  // namespace verbatim::rsocket

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbatim::ulp::sockets {
+
+/// A socket over RDMA as those see it who wait for it: its readiness is in the process's memory, so
+/// the kernel cannot know it. rsockets are sources, as are pending sockets, which become rsockets.
+///
+/// While its user is busy, `look` is all: no system call. Before the user sleeps it calls `arm`,
+/// looks once more, and then sleeps on `handle` if `armed` still holds; after that it calls `wake`.
+/// Any thread.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  /// A descriptor that becomes readable at events that change the readiness: those of connections
+  /// always, those of data only after `arm`.
+  virtual int handle() const = 0;
+  /// What poll(2) would return for these events (POLLERR and POLLHUP always), without waiting.
+  virtual short look(short events) = 0;
+  virtual void arm() = 0;
+  /// True if the next event will make the handle readable. An event that was taken since `arm`,
+  /// also by another thread, makes it false.
+  virtual bool armed() = 0;
+  /// The handle is readable: takes the events.
+  virtual void wake() = 0;
+  /// True if the program has closed its last descriptor.
+  virtual bool is_closed() const { return false; }
+  /// As ioctl's FIONREAD.
+  virtual std::size_t bytes_to_read() { return 0; }
+
+  /// Counts what an edge-triggered wait must report: data that has come, room where there was none,
+  /// a connection, an end.
+  std::uint32_t edges() const { return edges_.load(std::memory_order_relaxed); }
+
+ protected:
+  void note_edge() { edges_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint32_t> edges_{0};
+};
+
+}  // namespace verbatim::ulp::sockets

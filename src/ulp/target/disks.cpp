@@ -1,0 +1,51 @@
+#include "ulp/target/disks.h"
+
+#include <cctype>
+#include <charconv>
+
+#include <fmt/format.h>
+
+namespace verbatim::ulp::target {
+
+Result<std::uint64_t> parse_bytes(const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  std::size_t shift = 0;
+  if (unit.size() == 1) {
+    const auto at = kUnits.find(static_cast<char>(std::toupper(unit[0])));
+    shift = at == std::string_view::npos ? 64 : 10 * (at + 1);
+  }
+  if (error != std::errc{} || unit.size() > 1 || shift == 64 || number == 0 ||
+      number > (std::uint64_t{1} << 62) >> shift)
+    return refuse(EINVAL, fmt::format("'{}' is no size: write one as 64M or 1G", text));
+  return number << shift;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+Result<SocketAddress> parse_place(const std::string& text, std::uint16_t port) {
+  if (auto bare = SocketAddress::parse(text, port)) return bare;
+  const std::size_t colon = text.rfind(':');
+  std::uint16_t own = 0;
+  if (colon != std::string::npos) {
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data() + colon + 1, end, own);
+    std::string_view address = std::string_view(text).substr(0, colon);
+    if (address.starts_with('[') && address.ends_with(']'))
+      address = address.substr(1, address.size() - 2);
+    if (error == std::errc{} && at == end && own != 0) return SocketAddress::parse(address, own);
+  }
+  return refuse(EINVAL, fmt::format("'{}' is no address: write 10.0.0.1 or 10.0.0.1:4420", text));
+}
+
+}  // namespace verbatim::ulp::target

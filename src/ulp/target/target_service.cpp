@@ -1,0 +1,255 @@
+#include "ulp/target/target_service.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "service/daemon.h"
+#include "ulp/backstore/ram_store.h"
+#include "ulp/backstore/scratch_store.h"
+#include "ulp/nvmeof/portal.h"
+#include "ulp/rdma/driver.h"
+#include "ulp/target/disks.h"
+#include "ulp/target/iscsi_part.h"
+#include "ulp/target/runner.h"
+#include "ulp/tcp/driver.h"
+
+namespace verbatim::ulp::target {
+namespace {
+
+constexpr std::uint16_t kNvmePort = 4420;
+constexpr std::uint16_t kIscsiPort = 3260;
+constexpr std::uint32_t kReceives = 4096;
+constexpr std::uint32_t kConnectionsMax = 4096;  // By the adapter; TCP has other numbers.
+constexpr std::uint32_t kTcpListener = 1 << 16;
+constexpr std::uint32_t kScratchPages = 256;  // 1 MiB, of which a host holds 64 KiB a command.
+
+struct Settings {
+  std::string listen = "::";
+  std::string nvme, ram = "64M", block = "512";
+  std::string hosts, any_host = "no";
+  std::string iscsi_listen;
+  IscsiSettings iscsi;
+};
+
+/// The process's target: everything is made before it serves, and ends with it.
+class TargetService {
+ public:
+  Result<void> open(const Settings& settings, service::Daemon& daemon) {
+    const auto listen = parse_place(settings.listen, kNvmePort);
+    if (!listen) return std::unexpected(listen.error());
+    if (settings.nvme.empty() && settings.iscsi.name.empty())
+      return refuse(EINVAL,
+                    "which name has the disk? Say --nvme nqn.2026-01.com.example:disk, or --iscsi "
+                    "iqn.2026-01.com.example:disk");
+    if (auto opened = open_driver(); !opened) return opened;
+    if (auto added = add_disk(settings); !added) return added;
+    if (!settings.nvme.empty()) {
+      if (auto served = serve_nvme(settings, *listen); !served) return served;
+    }
+    if (!settings.iscsi.name.empty()) {
+      if (auto served = serve_iscsi(settings, *listen, daemon.loop()); !served) return served;
+    }
+    if (auto attached = driver_->attach(daemon.loop()); !attached) return attached;
+    daemon.loop().add(runner_);
+    daemon.on_status([this] { return status(); });
+    daemon.on_stop(
+        [this, &daemon] {
+          driver_->disconnect_all(daemon.loop().now());
+          if (tcp_ != nullptr) tcp_->disconnect_all();
+        },
+        [this] { return connection_count() == 0; });
+    return {};
+  }
+
+ private:
+  static Result<nvmeof::Subsystem> make_subsystem(const Settings& settings) {
+    if (settings.any_host != "yes" && settings.any_host != "no")
+      return refuse(EINVAL,
+                    fmt::format("allow-any-host is yes or no, not '{}'", settings.any_host));
+    auto subsystem = nvmeof::Subsystem::create(settings.nvme);
+    if (!subsystem) return subsystem;
+    if (settings.any_host == "yes") subsystem->admit_any_host();
+    for (const std::string& host : split(settings.hosts)) subsystem->admit(host);
+    return subsystem;
+  }
+
+  Result<void> open_driver() {
+    const std::uint32_t bytes =
+        std::max<std::uint32_t>(target_.limits().capsule_bytes, iser::Connection::kReceiveBytes);
+    auto driver = rdma::Driver::create(runner_, {.connections_max = kConnectionsMax,
+                                                 .receives = kReceives,
+                                                 .receive_bytes = bytes,
+                                                 .header_bytes = iser::Connection::kReceiveBytes});
+    if (!driver) return std::unexpected(driver.error());
+    driver_ = std::move(*driver);
+    auto scratch = backstore::ScratchStore::create(driver_->device(), kScratchPages);
+    if (!scratch) return std::unexpected(scratch.error());
+    scratch_ = std::move(*scratch);
+    runner_.use(*scratch_);
+    return {};
+  }
+
+  Result<void> add_disk(const Settings& settings) {
+    const auto bytes = parse_bytes(settings.ram);
+    const auto block = parse_bytes(settings.block);
+    if (!bytes || !block) return std::unexpected((bytes ? block : bytes).error());
+    auto disk =
+        backstore::RamStore::create(driver_->device(), *bytes, static_cast<std::uint32_t>(*block));
+    if (!disk) return std::unexpected(disk.error());
+    disk_ = std::move(*disk);
+    unit_ = runner_.add(*disk_);
+    return {};
+  }
+
+  Result<void> serve_nvme(const Settings& settings, const SocketAddress& listen) {
+    auto subsystem = make_subsystem(settings);
+    if (!subsystem) return std::unexpected(subsystem.error());
+    const backstore::Geometry geometry = disk_->geometry();
+    auto added = subsystem->add(
+        1, {.unit = unit_,
+            .blocks = geometry.bytes / geometry.block_bytes,
+            .block_shift = static_cast<std::uint8_t>(std::countr_zero(geometry.block_bytes)),
+            .is_read_only = geometry.is_read_only});
+    if (!added) return added;
+    if (auto shown = target_.add(std::move(*subsystem)); !shown)
+      return std::unexpected(shown.error());
+    auto listener = driver_->listen(rdma::IpService{listen});
+    if (!listener) return std::unexpected(listener.error());
+    portal_ = std::make_unique<nvmeof::Portal>(target_, listen, kReceives);
+    runner_.serve(*listener, *portal_, *driver_);
+    listens_at_.push_back(listen.text());
+    return {};
+  }
+
+  /// iSER, and iSCSI over TCP at the same address if this machine has it (a fabric's addresses are
+  /// not the kernel's), and if iWARP, whose ports are TCP's, has not taken the port.
+  Result<void> serve_iscsi(const Settings& settings, const SocketAddress& nvme,
+                           service::Loop& loop) {
+    const auto listen = settings.iscsi_listen.empty()
+                            ? Result<SocketAddress>(nvme.with_port(kIscsiPort))
+                            : parse_place(settings.iscsi_listen, kIscsiPort);
+    if (!listen) return std::unexpected(listen.error());
+    auto memory = rdma::BufferPool::create(driver_->device(), IscsiPart::kSessions,
+                                           scsi::LogicalUnit::kMemoryBytes, IBV_ACCESS_LOCAL_WRITE);
+    if (!memory) return std::unexpected(memory.error());
+    iscsi_memory_ = std::move(*memory);
+    iscsi_pieces_.resize(IscsiPart::kSessions);
+    iscsi_memory_->take(iscsi_pieces_);
+    auto part = IscsiPart::create(settings.iscsi, unit_, disk_->geometry(), iscsi_pieces_);
+    if (!part) return std::unexpected(part.error());
+    iscsi_ = std::move(*part);
+
+    auto listener = driver_->listen(rdma::IpService{*listen});
+    if (!listener) return std::unexpected(listener.error());
+    runner_.serve(*listener, iscsi_->iser(), *driver_);
+    listens_at_.push_back("iSER " + listen->text());
+    tcp_ = std::make_unique<tcp::Driver>(
+        runner_, loop,
+        tcp::Driver::Options{.first_number = kConnectionsMax, .first_listener = kTcpListener});
+    const auto stream = tcp_->listen(*listen);
+    if (stream) {
+      runner_.serve(*stream, iscsi_->tcp(), *tcp_);
+      listens_at_.push_back("TCP " + listen->text());
+    } else if (stream.error().code == EADDRNOTAVAIL ||
+               (driver_->device().limits().is_iwarp && stream.error().code == EADDRINUSE)) {
+      log(LogLevel::info, "no iSCSI over TCP: {}", stream.error().text);
+    } else {
+      return std::unexpected(stream.error());
+    }
+    return {};
+  }
+
+  std::uint32_t connection_count() const {
+    return driver_->connection_count() + (tcp_ == nullptr ? 0 : tcp_->connection_count());
+  }
+
+  nlohmann::json status() const {
+    nlohmann::json subsystems = nlohmann::json::array(), hosts = nlohmann::json::array();
+    for (const auto& subsystem : target_.subsystems()) {
+      nlohmann::json spaces = nlohmann::json::array();
+      for (const auto& [id, space] : subsystem->ids_after(0)) {
+        spaces.push_back({{"id", id},
+                          {"bytes", space.blocks << space.block_shift},
+                          {"block_bytes", 1u << space.block_shift}});
+      }
+      subsystems.push_back({{"nqn", subsystem->nqn()},
+                            {"any_host", subsystem->admits_any_host()},
+                            {"namespaces", std::move(spaces)}});
+    }
+    for (const auto& [id, controller] : target_.controllers()) {
+      hosts.push_back({{"controller", id},
+                       {"host", controller->host().host},
+                       {"nqn", controller->is_discovery() ? std::string(nvmeof::kDiscoveryNqn)
+                                                          : controller->subsystem()->nqn()},
+                       {"queues", controller->queue_count()}});
+    }
+    nlohmann::json incidents = nlohmann::json::array();
+    for (const Incident& one : runner_.incidents())
+      incidents.push_back({{"peer", one.peer}, {"words", one.words}});
+    nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(listens_at_, ", "))},
+                             {"connections", connection_count()},
+                             {"subsystems", std::move(subsystems)},
+                             {"hosts", std::move(hosts)},
+                             {"incidents", std::move(incidents)}};
+    if (iscsi_ != nullptr) status["iscsi"] = iscsi_->status();
+    return status;
+  }
+
+  // In this order: sessions end before what they use; regions before the device.
+  nvmeof::Target target_{nvmeof::Limits{}};
+  std::unique_ptr<nvmeof::Portal> portal_;
+  std::unique_ptr<IscsiPart> iscsi_;
+  Runner runner_;
+  std::unique_ptr<rdma::Driver> driver_;
+  std::unique_ptr<backstore::ScratchStore> scratch_;
+  std::unique_ptr<backstore::RamStore> disk_;
+  std::optional<rdma::BufferPool> iscsi_memory_;
+  std::vector<Slice> iscsi_pieces_;
+  std::unique_ptr<tcp::Driver> tcp_;
+  storage::UnitId unit_{};
+  std::vector<std::string> listens_at_;
+};
+
+}  // namespace
+
+int run_target(int argc, char** argv) {
+  Settings settings;
+  const service::Setting known[] = {
+      {"listen", "ADDRESS", "", "where hosts connect, with a port or 4420 (default: all)",
+       &settings.listen},
+      {"nvme", "NQN", "", "the name of the subsystem that has the disk", &settings.nvme},
+      {"ram", "SIZE", "", "its disk: memory of this size (default: 64M)", &settings.ram},
+      {"block", "BYTES", "", "bytes of a block: 512 (default) or 4096", &settings.block},
+      {"allow-host", "NQN,...", "", "hosts that may connect (default: none)", &settings.hosts},
+      {"allow-any-host", "yes|no", "", "all of them may", &settings.any_host},
+      {"iscsi", "IQN", "", "the name of the iSCSI target that has the disk, over iSER and TCP",
+       &settings.iscsi.name},
+      {"iscsi-listen", "ADDRESS", "", "where initiators connect (default: as listen, port 3260)",
+       &settings.iscsi_listen},
+      {"allow-initiator", "IQN,...", "", "initiators that may log in (default: none)",
+       &settings.iscsi.initiators},
+      {"allow-any-initiator", "yes|no", "", "all of them may", &settings.iscsi.any},
+      {"iscsi-auth", "FILE", "",
+       "CHAP: userid, password, userid_mutual, password_mutual, each "
+       "with its value in a line",
+       &settings.iscsi.auth}};
+  TargetService target;
+  return service::run_daemon(
+      {.program = "verbatim-ulpd target",
+       .kind = "target",
+       .summary = "serves a disk to hosts of NVMe over Fabrics, and over iSCSI",
+       .settings = known},
+      argc, argv, [&](service::Daemon& daemon) { return target.open(settings, daemon); });
+}
+
+}  // namespace verbatim::ulp::target

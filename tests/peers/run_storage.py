@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""`verbatim target` with Linux's nvme-rdma as its host, which runs in a guest under QEMU: discovery, a file system that
+is the same after it was mounted again, random writes that are verified, and a target that is killed under load."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import guest as peer
+from testbed import Failure, Testbed, option_parser, wait_until
+
+NODE, PORT = "host", 4420
+NQN, HOST, STRANGER = "nqn.2026-01.test:disk", "nqn.2026-01.test:host", "nqn.2026-01.test:stranger"
+PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
+DISK = "/dev/nvme0n1"
+PLACE = f"-t rdma -a {peer.OUR_ADDRESS} -s {PORT}"
+FIO = "fio --name=disk --direct=1 --ioengine=libaio --iodepth=16 --bs=4k --rw=randwrite"
+CONNECT = (f"nvme connect {PLACE} -n {NQN} -q {{host}} -i 2 -Q 32 --reconnect-delay=1 --ctrl-loss-tmo=120 && "
+           f"until [ -b {DISK} ]; do usleep 50000; done")
+
+
+class Target:
+    def __init__(self, testbed, protocol):
+        self.testbed = testbed
+        self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
+
+    def verbatim(self, *words):
+        done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", *words], env=self.environment,
+                              check=False, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failure(f"verbatim target {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def up(self):
+        self.verbatim("up", "--node", NODE, "--address", peer.OUR_ADDRESS, "--nvme", NQN, "--ram", "64M",
+                      "--listen", f"{peer.OUR_ADDRESS}:{PORT}", "--allow-host", HOST)
+
+    def down(self):
+        self.verbatim("down", "--node", NODE)
+
+    def show(self):
+        return json.loads(self.verbatim("show", "--node", NODE, "--json"))
+
+    def kill(self):
+        os.kill(self.show()["process"], signal.SIGKILL)
+
+    def is_empty(self):
+        return self.show()["connections"] == 0
+
+
+def refuses_a_stranger(guest, target):
+    if NQN in guest.run(f"nvme discover {PLACE} -q {STRANGER}"):
+        raise Failure("a stranger sees what it may not have")
+    guest.run(f"! ( {CONNECT.format(host=STRANGER)} )")
+    wait_until(target.is_empty, 60, "the stranger's connections to end")
+
+
+def is_discovered_and_connected(guest, _):
+    if NQN not in guest.run(f"nvme discover {PLACE} -q {HOST}"):
+        raise Failure("the host does not see its disk")
+    guest.run(CONNECT.format(host=HOST))
+    guest.run(f"nvme id-ctrl {DISK} && nvme id-ns {DISK} && nvme smart-log {DISK}")
+
+
+def keeps_a_file_system(guest, _):
+    guest.run(f"mkfs.ext4 -q {DISK} && mkdir /mnt && mount -t ext4 {DISK} /mnt", 120)
+    guest.run("dd if=/dev/urandom of=/tmp/file bs=1M count=16 && cp /tmp/file /mnt/file && umount /mnt", 120)
+    guest.run(f"mount -t ext4 {DISK} /mnt && cmp /tmp/file /mnt/file && umount /mnt", 120)
+
+
+def verifies_random_writes(guest, _):
+    guest.run(f"{FIO} --filename={DISK} --size=16M --verify=crc32c", 300)
+    guest.run(f"{FIO} --filename={DISK} --size=16M --bsrange=512-128k --verify=crc32c", 300)
+
+
+def is_killed_under_load(guest, target):
+    """The host connects again, sends what was not answered, and goes on. The memory of the disk was lost."""
+    load = guest.start(f"{FIO} --filename={DISK} --size=32M --time_based --runtime=8")
+    wait_until(lambda: load.output() or load.status() is not None, 60, "the load")
+    target.kill()
+    target.up()
+    load.expect_success(120)
+    guest.run(f"{FIO} --filename={DISK} --size=8M --verify=crc32c", 300)
+
+
+def is_left(guest, target):
+    guest.run(f"nvme disconnect -n {NQN}")
+    wait_until(target.is_empty, 60, "the host to leave")
+
+
+PARTS = (refuses_a_stranger, is_discovered_and_connected, keeps_a_file_system, verifies_random_writes,
+         is_killed_under_load, is_left)
+
+
+def main():
+    parser = option_parser(__doc__)
+    parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
+    options = parser.parse_args()
+    system = os.path.join(options.build, "guest")
+    peer.enter_network(system)
+    options.path = "wire"
+    with Testbed(options) as testbed:
+        target = Target(testbed, PROTOCOLS[options.stack])
+        with peer.Guest(testbed.folder, system, options.stack) as guest:
+            print(f"host: nvme-rdma over {options.stack} of Linux {guest.version}", flush=True)
+            guest.run("modprobe nvme_rdma && modprobe ext4")
+            target.up()
+            try:
+                for part in PARTS:
+                    part(guest, target)
+                    print(f"passed: {part.__name__}", flush=True)
+            finally:
+                target.down()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

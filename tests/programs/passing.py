@@ -1,0 +1,94 @@
+#!/usr/bin/python3
+"""Servers that hand an accepted connection to another program, and their client; they know nothing of RDMA.
+`passing.py MODE server|client ADDRESS PORT`. MODE says how: `exec` (as standard input and output of a program that a
+child becomes), `message` (over a UNIX socket, to a program that runs already). A connection that was used cannot be
+passed."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+
+BYTES = 300_000
+CLIENTS = 4
+
+
+def expect_rsocket(number):
+    """Only a socket that is still a TCP socket is a socket to the kernel."""
+    found = os.readlink(f"/proc/self/fd/{number}")
+    if found.startswith("socket:"):
+        raise SystemExit(f"number {number} is {found}")
+
+
+def echo(incoming, outgoing):
+    while data := os.read(incoming, 65536):
+        expect_rsocket(incoming)
+        while data:
+            data = data[os.write(outgoing, data):]
+
+
+def take_messages(number):
+    """The other program of mode `message`."""
+    with socket.socket(fileno=number) as channel:
+        for _ in range(CLIENTS):
+            _, numbers, _, _ = socket.recv_fds(channel, 1, 1)
+            echo(numbers[0], numbers[0])
+            # By now it is an rsocket.
+            try:
+                socket.send_fds(channel, [b"x"], numbers)
+                raise SystemExit("an rsocket was passed")
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+            os.close(numbers[0])
+            channel.send(b"x")
+
+
+def serve(mode, address, port):
+    ours, theirs = socket.socketpair()
+    itself = [sys.executable, os.path.abspath(__file__)]
+    if mode == "message":
+        helper = subprocess.Popen([*itself, "messages", str(theirs.fileno())], pass_fds=[theirs.fileno()])
+    with socket.create_server((address, port)) as listener:
+        for _ in range(CLIENTS):
+            connection, _ = listener.accept()
+            if mode == "exec":
+                subprocess.run([*itself, "echo"], stdin=connection, stdout=connection, check=True)
+            else:
+                socket.send_fds(ours, [b"x"], [connection.fileno()])
+                ours.recv(1)
+            connection.close()
+    if mode == "message" and helper.wait() != 0:
+        raise SystemExit("the other program has failed")
+
+
+def ask(address, port):
+    for _ in range(CLIENTS):
+        sent = os.urandom(BYTES)
+        with socket.create_connection((address, port)) as connection:
+            received = bytearray()
+            for begin in range(0, BYTES, 10_000):
+                connection.sendall(sent[begin:begin + 10_000])
+                while len(received) < begin + 10_000:
+                    received += connection.recv(65536)
+            expect_rsocket(connection.fileno())
+        if bytes(received) != sent:
+            raise SystemExit("other bytes came back")
+
+
+def main():
+    if sys.argv[1] == "echo":
+        echo(0, 1)
+    elif sys.argv[1] == "messages":
+        take_messages(int(sys.argv[2]))
+    else:
+        mode, role, address, port = sys.argv[1:]
+        if role == "server":
+            serve(mode, address, int(port))
+        else:
+            ask(address, int(port))
+
+
+if __name__ == "__main__":
+    main()
