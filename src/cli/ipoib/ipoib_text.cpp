@@ -21,13 +21,14 @@ std::string ipoib_text(const nlohmann::json& status) {
                                  has_carrier ? "carrier" : "no carrier");
   if (status.contains("why")) text += fmt::format("  {}\n", word(status, "why"));
   text += fmt::format("  address {}\n", word(status, "address"));
-  const nlohmann::json none = nlohmann::json::array(), empty = nlohmann::json::object();
-  for (const auto& group : status.value("groups", none)) {
+  const auto groups = status.value("groups", nlohmann::json::array());
+  for (const auto& group : groups) {
     if (!group.value("joined", false)) continue;
     text += fmt::format("  group {}{}\n", word(group, "gid"),
                         group.value("receives", false) ? "" : ", only sends");
   }
-  for (const auto& [name, value] : status.value("counters", empty).items()) {
+  const auto counters = status.value("counters", nlohmann::json::object());
+  for (const auto& [name, value] : counters.items()) {
     if (value != 0) text += fmt::format("  {} {}\n", name, value.dump());
   }
   return text;
@@ -35,7 +36,8 @@ std::string ipoib_text(const nlohmann::json& status) {
 
 std::string neighbours_text(const nlohmann::json& status) {
   std::string text;
-  for (const auto& one : status.value("neighbours", nlohmann::json::array())) {
+  const auto neighbours = status.value("neighbours", nlohmann::json::array());
+  for (const auto& one : neighbours) {
     const std::string address = word(one, "address");
     text += fmt::format("{} dev {} {}{}\n", word(one, "ip"), word(status, "interface"),
                         address.empty() ? "" : "lladdr " + address + " ", word(one, "state"));

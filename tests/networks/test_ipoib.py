@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""IP over InfiniBand between two hosts of a fabric, three switches apart, each interface in a network namespace of its own:
+ping, TCP, multicast, neighbours; a peer that begins anew; and what a wrong set-up says."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / folder) for folder in ("programs", "fabric")]
+
+from fabricbed import CHAIN, FabricBed, run_tests  # noqa: E402
+from testbed import SKIPPED, are_installed, option_parser, wait_until  # noqa: E402
+
+OPTIONS = None  # Set in main.
+SECONDS_MAX = 60
+MTU = 2044  # Of a link of 2048 bytes, less the encapsulation header.
+HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
+NAMESPACES = ("unshare", "--map-root-user", "--net")
+
+
+class Ipoib(unittest.TestCase):
+    def setUp(self):
+        self.bed = FabricBed(OPTIONS)
+        self.bed.end_with(self)
+        self.bed.up(CHAIN)
+        self.bed.start_manager("H1")
+        self.bed.wait_until_active(*HOSTS)
+        self.places = {host: self.enterContext(namespaces()) for host in HOSTS}
+
+    def up(self, host, *options):
+        self.bed.verbatim("ipoib", "up", "--host", host, "--netns", str(self.places[host].pid), *options)
+        self.addCleanup(self.bed.verbatim, "ipoib", "down", "--host", host, check=False)
+        ipv4, ipv6 = HOSTS[host]
+        self.on(host, "ip", "address", "add", f"{ipv4}/24", "dev", "ib0")
+        self.on(host, "ip", "address", "add", f"{ipv6}/64", "dev", "ib0", "nodad")
+
+    def command_on(self, host, *argv):
+        place = ("nsenter", "--target", str(self.places[host].pid), "--user", "--net", "--preserve-credentials")
+        return [*place, "setpriv", "--pdeathsig", "KILL", "--", *argv]
+
+    def on(self, host, *argv, fails=False):
+        done = subprocess.run(self.command_on(host, *argv), text=True, check=False, capture_output=True,
+                              timeout=SECONDS_MAX, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode != 0, fails, f"{argv}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def start_on(self, host, *argv):
+        program = subprocess.Popen(self.command_on(host, *argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.addCleanup(FabricBed.end, program)
+        return program
+
+    def shown(self, host):
+        return json.loads(self.bed.verbatim("ipoib", "show", "--json", "--host", host))
+
+    def ping(self, host, to, *options):
+        self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
+
+    def test_two_hosts(self):
+        for host in HOSTS:
+            self.up(host)
+        link = json.loads(self.on("H1", "ip", "-json", "link", "show", "ib0"))[0]
+        self.assertEqual((link["link_type"], link["mtu"]), ("infiniband", MTU))
+        for here, there in (("H1", "H2"), ("H2", "H1")):
+            ipv4, ipv6 = HOSTS[there]
+            self.ping(here, ipv4, "-s", str(MTU - 28), "-M", "do")
+            self.ping(here, ipv6, "-s", str(MTU - 48), "-M", "do")
+        self.on("H1", "ping", "-c", "1", "-s", str(MTU - 27), "-M", "do", HOSTS["H2"][0], fails=True)
+        own = self.shown("H2")["address"]
+        self.assertIn((HOSTS["H2"][0], own),
+                      [(one["ip"], one.get("address")) for one in self.shown("H1")["neighbours"]])
+        self.assertIn(own, self.bed.verbatim("ipoib", "neigh", "--host", "H1"))
+        self.assertIn("ipoib H1.ib0", self.bed.verbatim("status"))
+
+    def test_a_restarted_peer_is_found_at_once(self):
+        for host in HOSTS:
+            self.up(host)
+        self.ping("H1", HOSTS["H2"][0])
+        before = self.shown("H2")["queue_pair"]
+        self.bed.verbatim("ipoib", "down", "--host", "H2")
+        self.up("H2")
+        self.assertNotEqual(self.shown("H2")["queue_pair"], before)
+        self.ping("H1", HOSTS["H2"][0])
+
+    def test_multicast(self):
+        for host in HOSTS:
+            self.up(host)
+        group = "239.1.2.3"
+        listener = self.start_on("H2", sys.executable, "-c", LISTENER, group, HOSTS["H2"][0])
+        wait_until(lambda: any(one["receives"] and "102:3" in one["gid"].replace("f01:203", "f102:3")
+                               for one in self.shown("H2")["groups"]), SECONDS_MAX, "the group's listener")
+        self.start_on("H1", sys.executable, "-c", SPEAKER, group, HOSTS["H1"][0])
+        self.assertEqual(listener.wait(SECONDS_MAX), 0)
+
+    @unittest.skipUnless(shutil.which("iperf3"), "iperf3 is not installed")
+    def test_tcp_and_udp(self):
+        for host in HOSTS:
+            self.up(host)
+        self.start_on("H2", "iperf3", "--server")
+        wait_until(lambda: "5201" in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
+        for options in (("-n", "10M"), ("-n", "10M", "-R"), ("-u", "-b", "20M", "-n", "2M")):
+            told = json.loads(self.on("H1", "iperf3", "--json", "-c", HOSTS["H2"][0], *options))
+            self.assertGreater(told["end"]["sum" if "-u" in options else "sum_received"]["bytes"], 1_000_000)
+
+    def test_wrong_set_ups_say_what_to_do(self):
+        def refusal(*words, **environment):
+            done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
+                                  env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
+            self.assertNotEqual(done.returncode, 0, words)
+            return done.stderr
+
+        place = str(self.places["H1"].pid)
+        self.assertIn("--host", refusal("up", "--node", "a"))
+        self.assertIn("iWARP", refusal("up", "--node", "a", "--protocol", "iwarp"))
+        self.assertIn("fabric", refusal("up", "--host", "H9", "--netns", place))
+        self.assertIn("P_Key", refusal("up", "--host", "H1", "--netns", place, "--pkey", "0"))
+        self.assertIn("mode", refusal("up", "--host", "H1", "--netns", place, "--mode", "fast"))
+        self.assertIn("no process", refusal("up", "--host", "H1", "--netns", "999999999"))
+        self.assertIn("no interface ib0 of host H1", refusal("down", "--host", "H1"))
+        self.up("H1")
+        self.assertIn("ib0", refusal("up", "--host", "H1", "--netns", place))
+
+
+LISTENER = """
+import socket, sys
+group, own = sys.argv[1:]
+taker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+taker.bind(("", 4000))
+taker.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
+assert taker.recv(100) == b"to all"
+"""
+SPEAKER = """
+import socket, sys, time
+group, own = sys.argv[1:]
+giver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+giver.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+while True:
+    giver.sendto(b"to all", (group, 4000))
+    time.sleep(0.1)
+"""
+
+
+class namespaces:  # pylint: disable=invalid-name
+    """A process in a user and network namespace of its own."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", "-c",
+                                         "ip link set lo up; echo; exec sleep infinity"], stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+        return self.process
+
+    def __exit__(self, *error):
+        FabricBed.end(self.process)
+
+
+def main():
+    global OPTIONS
+    OPTIONS = option_parser(__doc__).parse_args()
+    can_make = subprocess.run([*NAMESPACES, "sh", "-c", "ip tuntap add t0 mode tun"], check=False, capture_output=True)
+    if not are_installed("opensm", "ip", "ping", "nsenter") or can_make.returncode != 0:
+        print("needs opensm, ip, ping, and interfaces in a user's network namespace")
+        return SKIPPED
+    run_tests()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
