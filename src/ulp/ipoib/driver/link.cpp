@@ -220,6 +220,7 @@ void Link::on_kernel_changes() {
 
 void Link::read_packets() {
   OffloadHeader header;
+  in_batch_ = true;
   for (int i = 0; i < kPacketsOfATurn; ++i) {
     const auto buffer = queue_->has_room() ? queue_->take() : std::nullopt;
     if (!buffer) {
@@ -236,6 +237,7 @@ void Link::read_packets() {
     }
     if (packet->empty()) break;
   }
+  in_batch_ = false;
   queue_->flush();
 }
 
@@ -277,8 +279,7 @@ void Link::on_frame(const Frame& frame) {
     const auto arp = decode_arp(frame.packet);
     if (!arp) return static_cast<void>(++counters_.malformed);
     sender_->on_arp(*arp, now, out_);
-    carry_out();
-    return queue_->flush();
+    return carry_out();
   }
   const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
   if (!is_ip || frame.packet.empty() || type_of(frame.packet) != frame.type)
@@ -288,7 +289,6 @@ void Link::on_frame(const Frame& frame) {
   if (!message) return static_cast<void>(++counters_.malformed);
   sender_->on_message(*message, now, out_);
   carry_out();
-  queue_->flush();
 }
 
 void Link::to_kernel(ByteSpan packet) {
@@ -314,6 +314,7 @@ void Link::carry_out() {
     answer(question);
   }
   answers_ = false;
+  if (!in_batch_) queue_->flush();
 }
 
 void Link::answer(const Output& question) {
@@ -358,7 +359,6 @@ void Link::on_time(TimeNs now) {
   if (!sender_) return;
   sender_->on_time(now, out_);
   carry_out();
-  queue_->flush();
 }
 
 void Link::on_requested(const rdma::Requested& requested, TimeNs) {

@@ -95,8 +95,9 @@ class Link final : public rdma::Handler, private service::Source {
   std::optional<DatagramSender> sender_;
   Outputs out_;
   std::deque<Output> questions_;
-  bool answers_ = false;  // `carry_out` is at work.
-  bool reads_ = true;     // Packets of the kernel.
+  bool answers_ = false;   // `carry_out` is at work.
+  bool in_batch_ = false;  // Packets are being read: posted together.
+  bool reads_ = true;      // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;
