@@ -35,7 +35,7 @@ _verbatim() {
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
-         elif [[ $command == fabric || $command == cluster || $command == target || $command == nic ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
+         elif [[ $command == fabric || $command == cluster || $command == target || $command == nic || $command == ipoib ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -54,11 +54,11 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --vfs | --prefix | --rules) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --vfs | --prefix | --rules) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric cluster target nic capture fault doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric cluster ipoib target nic capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
@@ -85,6 +85,10 @@ _verbatim() {
     "cluster show") _verbatim_reply "--json --hostfile --name $common" "$current" ;;
     "cluster agent") _verbatim_reply "$common" "$current" ;;
     "cluster down") _verbatim_reply "--name $common" "$current" ;;
+    ipoib) _verbatim_reply "up down show neigh $common" "$current" ;;
+    "ipoib up") _verbatim_reply "--name --mode --pkey --netns --fabric --host $node_options $common" "$current" ;;
+    "ipoib down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
+    "ipoib show" | "ipoib neigh") _verbatim_reply "--name --json --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
     "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;

@@ -55,6 +55,17 @@ function __verbatim_is_in_cluster
     test (count $words) -ge 3; and test $words[2] = cluster; and contains -- $words[3] $argv; and not contains -- -- $words
 end
 
+function __verbatim_is_before_ipoib_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = ipoib
+end
+
+# Whether the command of `ipoib` is one of these.
+function __verbatim_is_in_ipoib
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = ipoib; and contains -- $words[3] $argv
+end
+
 function __verbatim_is_before_target_command
     set -l words (commandline -opc)
     test (count $words) -eq 2; and test $words[2] = target
@@ -90,13 +101,14 @@ complete -c verbatim -n __verbatim_is_before_command -a devices -d 'List the RDM
 complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, programs, services and their counters'
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
+complete -c verbatim -n __verbatim_is_before_command -a ipoib -d 'Interfaces of IP over InfiniBand'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
 complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -115,8 +127,17 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
+complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
+complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
+complete -c verbatim -n __verbatim_is_before_ipoib_command -a neigh -d 'Show neighbours'
+complete -c verbatim -n '__verbatim_is_in_ipoib up down show neigh' -x -l name -a ib0 -d 'The interface'
+complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a datagram -d 'How packets travel'
+complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
+complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
+complete -c verbatim -n '__verbatim_is_in_ipoib show neigh' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'

@@ -72,7 +72,7 @@ class Ipoib(unittest.TestCase):
         self.assertIn((HOSTS["H2"][0], own),
                       [(one["ip"], one.get("address")) for one in self.shown("H1")["neighbours"]])
         self.assertIn(own, self.bed.verbatim("ipoib", "neigh", "--host", "H1"))
-        self.assertIn("ipoib H1.ib0", self.bed.verbatim("status"))
+        self.assertIn("service ipoib 'H1.ib0'", self.bed.verbatim("status"))
 
     def test_a_restarted_peer_is_found_at_once(self):
         for host in HOSTS:
@@ -89,8 +89,8 @@ class Ipoib(unittest.TestCase):
             self.up(host)
         group = "239.1.2.3"
         listener = self.start_on("H2", sys.executable, "-c", LISTENER, group, HOSTS["H2"][0])
-        wait_until(lambda: any(one["receives"] and "102:3" in one["gid"].replace("f01:203", "f102:3")
-                               for one in self.shown("H2")["groups"]), SECONDS_MAX, "the group's listener")
+        wait_until(lambda: {"gid": "ff12:401b:ffff::f01:203", "joined": True, "receives": True} in self.shown("H2")["groups"],
+                   SECONDS_MAX, "the group's listener")
         self.start_on("H1", sys.executable, "-c", SPEAKER, group, HOSTS["H1"][0])
         self.assertEqual(listener.wait(SECONDS_MAX), 0)
 

@@ -11,6 +11,7 @@ NAME = re.compile(r"`([a-z_]+\.[A-Za-z0-9_.*]+)`")
 FOLDERS = {"transport_ib": "src/transport/ib", "transport_iwarp": "src/transport/iwarp", "sim": "sim",
            "fabric_data": "src/fabric/data", "fabric_keeper": "src/fabric/keeper",
            "fabric_protocol": "src/fabric/protocol", "fabric_trunk": "src/fabric/trunk", "ulp_sdp": "src/ulp/sdp",
+           "ulp_ipoib": "src/ulp/ipoib",
            "offload_card": "src/offload/card", "offload_switch": "src/offload/switch"}
 
 

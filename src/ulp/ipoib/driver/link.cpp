@@ -248,9 +248,9 @@ void Link::on_packet(ByteSpan packet) {
   if (is_neighbour_message(packet)) return;
   if (const auto to = destination_of(packet); to && to->is_multicast()) {
     read_reports(packet, [&](const SocketAddress& group, bool is_member) {
-      is_member ? sender_->listen(group, now, out_) : sender_->unlisten(group, now);
+      sender_->on_report(group, is_member, now, out_);
+      carry_out();
     });
-    carry_out();
   }
   sender_->on_packet(packet, now, out_);
   carry_out();

@@ -1,0 +1,67 @@
+// Any bytes as a datagram of IP over InfiniBand: what is decoded can be encoded again, and a sender
+// takes it in any order.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/assert.h"
+#include "input.h"
+#include "ulp/ipoib/datagram_sender.h"
+#include "ulp/ipoib/snooping.h"
+#include "ulp/ipoib/wire/ip.h"
+
+namespace {
+
+using namespace verbatim;
+using namespace verbatim::ulp::ipoib;
+
+/// A sender that knows an own address of each family.
+struct Host {
+  Outputs out;
+  DatagramSender sender{{.own = {.qpn = Qpn(1), .gid = {}}}, 0, out};
+  Host() {
+    for (const char* text : {"10.9.0.1", "fd09::1"}) own.push_back(*SocketAddress::parse(text));
+    out.clear();
+    sender.set_own(own, 0, out);
+  }
+  std::vector<SocketAddress> own;
+};
+
+void take(Host& host, ByteSpan bytes, TimeNs now) {
+  host.out.clear();
+  const auto frame = decode_frame(bytes);
+  if (!frame) return;
+  if (frame->type == EtherType::arp) {
+    const auto arp = decode_arp(frame->packet);
+    if (!arp) return;
+    std::array<std::byte, Arp::kSize> again{};
+    encode(*arp, again);
+    VERBATIM_ASSERT(decode_arp(again) == arp);
+    return host.sender.on_arp(*arp, now, host.out);
+  }
+  if (const auto message = decode_neighbour_message(frame->packet))
+    host.sender.on_message(*message, now, host.out);
+  read_reports(frame->packet, [&](const SocketAddress& group, bool is_member) {
+    host.out.clear();
+    is_member ? host.sender.listen(group, now, host.out) : host.sender.unlisten(group, now);
+  });
+  host.out.clear();
+  if (!frame->packet.empty()) host.sender.on_packet(frame->packet, now, host.out);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input(data, size);
+  Host host;
+  std::vector<std::byte> datagram;
+  for (TimeNs now = 0; !input.empty(); now += kSecond) {
+    datagram.clear();
+    for (std::uint32_t left = input.byte(); left > 0 && !input.empty(); --left)
+      datagram.push_back(static_cast<std::byte>(input.byte()));
+    take(host, datagram, now);
+    host.out.clear();
+    host.sender.on_time(now, host.out);
+  }
+  return 0;
+}
