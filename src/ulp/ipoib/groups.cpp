@@ -6,7 +6,7 @@
 namespace verbatim::ulp::ipoib {
 
 void Groups::send(const Gid& gid, EtherType type, ByteSpan packet, TimeNs now, Outputs& out) {
-  Group* const group = group_at(gid, now, out);
+  Group* const group = group_at(gid, 0, now, out);
   if (group == nullptr) return static_cast<void>(++counters_.no_room);
   group->last_used = now;
   if (group->way) {
@@ -19,9 +19,8 @@ void Groups::send(const Gid& gid, EtherType type, ByteSpan packet, TimeNs now, O
 }
 
 void Groups::listen(const Gid& gid, TimeNs now, Outputs& out) {
-  Group* const group = group_at(gid, now, out);
+  Group* const group = group_at(gid, 1, now, out);
   if (group == nullptr) return;
-  ++group->listeners;
   // A group that is asked for, or waits to ask again, says it when it is joined.
   if (group->way && !group->receives) join(gid, *group, out);
 }
@@ -34,10 +33,15 @@ void Groups::unlisten(const Gid& gid, TimeNs now) {
   set_due(found->second, now + kIdle);
 }
 
-Groups::Group* Groups::group_at(const Gid& gid, TimeNs now, Outputs& out) {
-  if (const auto known = groups_.find(gid); known != groups_.end()) return &known->second;
+Groups::Group* Groups::group_at(const Gid& gid, std::uint32_t listeners, TimeNs now,
+                                Outputs& out) {
+  if (const auto known = groups_.find(gid); known != groups_.end()) {
+    known->second.listeners += listeners;
+    return &known->second;
+  }
   if (groups_.size() == kGroupsMax && !make_room(out)) return nullptr;
   Group& group = groups_[gid];
+  group.listeners = listeners;
   group.last_used = now;
   join(gid, group, out);
   return &group;
@@ -51,15 +55,19 @@ bool Groups::make_room(Outputs& out) {
     if (oldest == groups_.end() || at->second.last_used < oldest->second.last_used) oldest = at;
   }
   if (oldest == groups_.end()) return false;
-  out.push(Leave{oldest->first});
-  groups_.erase(oldest);
+  leave(oldest, out);
   return true;
+}
+
+/// One whose join was refused is no longer joined.
+void Groups::leave(Map::iterator group, Outputs& out) {
+  if (group->second.way || group->second.is_asked) out.push(Leave{group->first});
+  groups_.erase(group);
 }
 
 void Groups::join(const Gid& gid, Group& group, Outputs& out) {
   group.is_asked = true;
   group.due = kNever;
-  // Until it is known whether somebody listens: a solicited node's group is listened to at once.
   group.receives = group.listeners > 0;
   out.push(Join{gid, group.receives});
 }
@@ -109,8 +117,7 @@ void Groups::on_time(TimeNs now, Outputs& out) {
     if (group.due > now) {
       due_ = std::min(due_, group.due);
     } else if (group.listeners == 0 && (!group.way || group.last_used + kIdle <= now)) {
-      out.push(Leave{at->first});
-      groups_.erase(at);
+      leave(at, out);
     } else if (group.listeners == 0) {
       set_due(group, group.last_used + kIdle);
     } else if (!group.way) {

@@ -53,7 +53,8 @@ class Groups {
   };
   using Map = std::map<Gid, Group>;
 
-  Group* group_at(const Gid& gid, TimeNs now, Outputs& out);
+  Group* group_at(const Gid& gid, std::uint32_t listeners, TimeNs now, Outputs& out);
+  void leave(Map::iterator group, Outputs& out);
   bool make_room(Outputs& out);
   void join(const Gid& gid, Group& group, Outputs& out);
   void set_due(Group& group, TimeNs due);
