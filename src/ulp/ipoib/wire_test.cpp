@@ -63,7 +63,7 @@ TEST(IpoibWire, SolicitationOfRfc4391) {
   ASSERT_EQ(encode(message, bytes), bytes.size());
   const Packet golden = bytes_of(
       "60000000 0030 3a ff fe800000000000000000000000000001 ff0200000000000000000001ff000002"
-      "8700 da2d 00000000 fe800000000000000000000000000002"
+      "8700 8773 00000000 fe800000000000000000000000000002"
       "01 03 0000 80123456 fe80000000000000 0002c903003178f2");
   EXPECT_EQ(Packet(bytes.begin(), bytes.end()), golden);
   EXPECT_EQ(decode_neighbour_message(golden), message);
