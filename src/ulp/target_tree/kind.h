@@ -51,7 +51,7 @@ struct Attribute {
   /// If set, returns why the attribute can't be written now, or 0. Asked before `parse`.
   int (*guard)(const Node& directory) = nullptr;
   /// If set, changes other attributes after this one has its new value.
-  void (*after)(Node& directory) = nullptr;
+  void (*after)(Node& directory, const std::string& before) = nullptr;
   Shower show = &show_line;
   /// Hooks::on_read is asked first: sessions and counters.
   bool is_live = false;

@@ -108,6 +108,8 @@ void run(const std::string& name, std::size_t operations) {
 }
 
 TEST(TargetTree, NvmetAnswersAsTheKernelDoes) { run("nvmet", 159); }
+TEST(TargetTree, LioAnswersAsTheKernelDoes) { run("lio", 308); }
+TEST(TargetTree, PortalsGroupsAndSessionsAnswerAsTheKernels) { run("portals", 62); }
 
 }  // namespace
 }  // namespace verbatim::ulp::target_tree

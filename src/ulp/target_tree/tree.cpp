@@ -133,6 +133,10 @@ Answer<void> Tree::symlink(std::string_view target_path, std::string_view path) 
   if (!at) return std::unexpected(at.error());
   Node& directory = *at->directory;
   if (directory.kind->link == nullptr) return std::unexpected(EPERM);
+  if (target_path.starts_with(kMount))
+    target_path.remove_prefix(kMount.size());
+  else if (target_path.starts_with('/'))
+    return std::unexpected(EPERM);
   const auto place = find(target_path);
   if (!place) return std::unexpected(place.error());
   if (place->attribute >= 0) return std::unexpected(EPERM);
@@ -192,8 +196,9 @@ Answer<std::size_t> Tree::write(std::string_view path, std::string_view bytes) {
     const int code = hooks_.on_write(directory, attribute.name, *value);
     if (code != 0) return std::unexpected(code);
   }
+  const std::string before = directory.values[at];
   directory.set(at, *std::move(value));
-  if (attribute.after != nullptr) attribute.after(directory);
+  if (attribute.after != nullptr) attribute.after(directory, before);
   return bytes.size();
 }
 

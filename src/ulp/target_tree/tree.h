@@ -25,6 +25,8 @@ struct Status {
 /// the way is followed; "." and ".." are understood.
 class Tree {
  public:
+  /// Where programs see the tree.
+  static constexpr std::string_view kMount = "/sys/kernel/config/";
   /// Bounds of what programs can make us keep: more is ENOSPC. ENAMETOOLONG for names and paths.
   static constexpr std::size_t kNodesMax = 1 << 16;
   static constexpr std::size_t kBytesMax = 32 << 20;
@@ -39,7 +41,7 @@ class Tree {
 
   Answer<void> mkdir(std::string_view path);
   Answer<void> rmdir(std::string_view path);
-  /// `target` is a path of the tree: EPERM is the caller's answer for others.
+  /// `target` is a path of the tree, or an absolute one of the system: EPERM if it is elsewhere.
   Answer<void> symlink(std::string_view target, std::string_view path);
   Answer<void> unlink(std::string_view path);
   Answer<std::string> read(std::string_view path) const;
