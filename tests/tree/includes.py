@@ -71,6 +71,7 @@ MAY_INCLUDE = {
     "ulp/srp": ("base", "wire/mad", "ulp/engine", "ulp/storage", "ulp/scsi"),
     "ulp/nvmeof": ("base", "ulp/engine", "ulp/storage"),
     "ulp/target": ("base", "service", "ulp"),
+    "ulp/target_tree": ("base",),
     "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser"),
     "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire"),
     "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma"),
