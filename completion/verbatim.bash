@@ -87,8 +87,8 @@ _verbatim() {
     "cluster down") _verbatim_reply "--name $common" "$current" ;;
     ipoib) _verbatim_reply "up down show neigh $common" "$current" ;;
     "ipoib up") _verbatim_reply "--name --mode --pkey --netns --fabric --host $node_options $common" "$current" ;;
-    "ipoib down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
-    "ipoib show" | "ipoib neigh") _verbatim_reply "--name --json --fabric --host $node_options $common" "$current" ;;
+    "ipoib down" | "ipoib neigh") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
+    "ipoib show") _verbatim_reply "--name --json --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
     "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;

@@ -137,7 +137,7 @@ complete -c verbatim -n '__verbatim_is_in_ipoib up down show neigh' -x -l name -
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a datagram -d 'How packets travel'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
-complete -c verbatim -n '__verbatim_is_in_ipoib show neigh' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_ipoib show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'

@@ -7,12 +7,16 @@ import re
 import sys
 
 NAME = re.compile(r"`([a-z_]+\.[A-Za-z0-9_.*]+)`")
-# Test programs of src/ and sim/, and the folders of their tests.
-FOLDERS = {"transport_ib": "src/transport/ib", "transport_iwarp": "src/transport/iwarp", "sim": "sim",
-           "fabric_data": "src/fabric/data", "fabric_keeper": "src/fabric/keeper",
-           "fabric_protocol": "src/fabric/protocol", "fabric_trunk": "src/fabric/trunk", "ulp_sdp": "src/ulp/sdp",
-           "ulp_ipoib": "src/ulp/ipoib",
-           "offload_card": "src/offload/card", "offload_switch": "src/offload/switch"}
+# Rooms whose test programs are named room_folder.
+ROOMS = ("fabric", "offload", "transport", "ulp")
+
+
+def folder_of(root, group):
+    """Where the tests of a program are: `ulp_sdp` is that of src/ulp/sdp."""
+    room, _, name = group.partition("_")
+    if group == "sim":
+        return root / "sim"
+    return root / "src" / (f"{room}/{name}" if room in ROOMS and name else group)
 
 
 def is_test(root, name):
@@ -24,8 +28,8 @@ def is_test(root, name):
     suite, _, test = rest.partition(".")
     pattern = re.compile(rf"TEST(_F|_P)?\({'.*' if suite == '*' else suite}, "
                          rf"{'.*' if test in ('*', '') else test}\)")
-    folder = root / FOLDERS.get(group, f"src/{group}")
-    return any(pattern.search(path.read_text(encoding="utf-8")) for path in folder.rglob("*_test.cpp"))
+    tests = folder_of(root, group).rglob("*_test.cpp")
+    return any(pattern.search(path.read_text(encoding="utf-8")) for path in tests)
 
 
 def promises_of(text):
