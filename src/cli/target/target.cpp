@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kExamples =
     "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
-    "any other; and to iSCSI initiators, over iSER and TCP. Each node has one, named after it. It "
+    "any other; to iSCSI initiators, over iSER and TCP; and to SRP's, by dest=. Each node has one, "
+    "named after it. It "
     "admits nobody until --allow-host\n"
     "names a host, or --allow-any-host says so.\n"
     "\n"
@@ -42,6 +43,9 @@ struct UpForm {
   std::string iscsi, iscsi_listen, iscsi_auth;
   std::vector<std::string> initiators;
   bool any_initiator = false;
+  std::string srp, srp_listen;
+  std::vector<std::string> srp_initiators;
+  bool any_srp_initiator = false;
 };
 
 struct ShowForm {
@@ -79,6 +83,10 @@ std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
   add("--iscsi-auth", form.iscsi_auth);
   add("--allow-initiator", fmt::format("{}", fmt::join(form.initiators, ",")));
   if (form.any_initiator) add("--allow-any-initiator", "yes");
+  add("--srp", form.srp);
+  add("--srp-listen", form.srp_listen);
+  add("--allow-srp-initiator", fmt::format("{}", fmt::join(form.srp_initiators, ",")));
+  if (form.any_srp_initiator) add("--allow-any-srp-initiator", "yes");
   return words;
 }
 
@@ -97,6 +105,11 @@ int up(const UpForm& form) {
     fmt::print(stderr,
                "verbatim target up: no initiator may log in yet: name them with "
                "--allow-initiator, or say --allow-any-initiator\n");
+  }
+  if (!form.srp.empty() && !form.any_srp_initiator && form.srp_initiators.empty()) {
+    fmt::print(stderr,
+               "verbatim target up: no SRP initiator may log in yet: name their ports with "
+               "--allow-srp-initiator, or say --allow-any-srp-initiator\n");
   }
   if (!form.nvme.empty() && !form.any_host && form.hosts.empty()) {
     fmt::print(stderr,
@@ -152,6 +165,24 @@ void add_iscsi(CLI::App& command, UpForm& form) {
       ->type_name("FILE");
 }
 
+void add_srp(CLI::App& command, UpForm& form) {
+  command
+      .add_option("--srp", form.srp,
+                  "The SRP port that has the disk: id_ext and ioc_guid, 32 hexadecimal digits")
+      ->type_name("PORT");
+  command
+      .add_option("--srp-listen", form.srp_listen,
+                  "Where SRP's initiators connect; default: as --listen, port 4242")
+      ->type_name("IP[:PORT]");
+  command
+      .add_option("--allow-srp-initiator", form.srp_initiators,
+                  "An initiator's port that may log in")
+      ->type_name("PORT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--allow-any-srp-initiator", form.any_srp_initiator, "All of them may log in");
+}
+
 void add_up(CLI::App& target, int& exit_status) {
   auto* command = target.add_subcommand("up", "Start a node's target");
   auto form = std::make_shared<UpForm>();
@@ -170,6 +201,7 @@ void add_up(CLI::App& target, int& exit_status) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--allow-any-host", form->any_host, "All hosts may connect");
   add_iscsi(*command, *form);
+  add_srp(*command, *form);
   command->footer(kExamples);
   command->callback([form, &exit_status] { exit_status = up(*form); });
 }
@@ -192,7 +224,7 @@ void add_show(CLI::App& target, int& exit_status) {
 }  // namespace
 
 void add_target(CLI::App& app, int& exit_status) {
-  auto* target = app.add_subcommand("target", "Serve a disk by NVMe over Fabrics and iSCSI");
+  auto* target = app.add_subcommand("target", "Serve a disk by NVMe over Fabrics, iSCSI and SRP");
   target->require_subcommand(1);
   target->footer(kExamples);
   add_up(*target, exit_status);

@@ -37,6 +37,15 @@ std::string target_text(const nlohmann::json& status) {
     text += fmt::format("  initiator {}: session {} of {}\n", word(initiator, "initiator"),
                         initiator.value("session", 0), word(initiator, "target"));
   }
+  const nlohmann::json srp = status.value("srp", nlohmann::json::object());
+  for (const auto& port : srp.value("ports", none)) {
+    text += fmt::format("  port {}{}\n", word(port, "port"),
+                        port.value("any_initiator", false) ? ", for any initiator" : "");
+  }
+  for (const auto& initiator : srp.value("initiators", none)) {
+    text += fmt::format("  initiator {}: {} channels to {}\n", word(initiator, "initiator"),
+                        initiator.value("channels", 0), word(initiator, "port"));
+  }
   for (const auto& incident : status.value("incidents", none))
     text += fmt::format("  {}: {}\n", word(incident, "peer"), word(incident, "words"));
   return text;

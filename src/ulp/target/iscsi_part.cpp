@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/random.h>
 
-#include "ulp/iscsi/md5.h"
 #include "ulp/target/disks.h"
+#include "ulp/target/scsi_unit.h"
 
 namespace verbatim::ulp::target {
 namespace {
@@ -19,26 +19,6 @@ void fill_random(MutableByteSpan bytes) {
     const ssize_t filled = getrandom(bytes.data(), bytes.size(), 0);
     if (filled > 0) bytes = bytes.subspan(static_cast<std::size_t>(filled));
   }
-}
-
-/// A serial number that stays the same for a target's name.
-std::string serial_of(const std::string& name) {
-  const iscsi::Md5 hash = iscsi::md5(std::as_bytes(std::span(name)));
-  return iscsi::hex_text(hash).substr(2);
-}
-
-scsi::UnitSettings settings_of(const backstore::Geometry& geometry) {
-  scsi::UnitSettings settings;
-  settings.blocks = geometry.bytes / geometry.block_bytes;
-  settings.block_bytes = geometry.block_bytes;
-  settings.is_read_only = geometry.is_read_only;
-  settings.has_write_cache = geometry.has_write_cache;
-  settings.is_rotational = false;
-  settings.can_unmap = settings.can_unmap_by_write_same = geometry.can_deallocate;
-  settings.unmap_zeroes = geometry.can_deallocate;
-  settings.unmap_ranges_max = 64;
-  settings.ports = {1};
-  return settings;
 }
 
 }  // namespace
@@ -90,13 +70,7 @@ Result<std::unique_ptr<IscsiPart>> IscsiPart::create(const IscsiSettings& settin
     if (!wanted) return std::unexpected(wanted.error());
     target->set_authentication(std::move(*wanted));
   }
-  part->unit_ =
-      std::make_unique<scsi::LogicalUnit>(unit,
-                                          scsi::Identity{.vendor = "VERBATIM",
-                                                         .product = "RAMDISK",
-                                                         .revision = "1",
-                                                         .serial = serial_of(settings.name)},
-                                          settings_of(geometry));
+  part->unit_ = make_scsi_unit(unit, geometry, settings.name);
   if (auto added = target->add(0, *part->unit_); !added) return std::unexpected(added.error());
   if (auto added = part->sessions_.add(std::move(*target)); !added)
     return std::unexpected(added.error());

@@ -21,6 +21,7 @@
 #include "ulp/target/disks.h"
 #include "ulp/target/iscsi_part.h"
 #include "ulp/target/runner.h"
+#include "ulp/target/srp_part.h"
 #include "ulp/tcp/driver.h"
 
 namespace verbatim::ulp::target {
@@ -28,6 +29,7 @@ namespace {
 
 constexpr std::uint16_t kNvmePort = 4420;
 constexpr std::uint16_t kIscsiPort = 3260;
+constexpr std::uint16_t kSrpPort = 4242;  // SRP has no port of its own.
 constexpr std::uint32_t kReceives = 4096;
 constexpr std::uint32_t kConnectionsMax = 4096;  // By the adapter; TCP has other numbers.
 constexpr std::uint32_t kTcpListener = 1 << 16;
@@ -37,8 +39,24 @@ struct Settings {
   std::string listen = "::";
   std::string nvme, ram = "64M", block = "512";
   std::string hosts, any_host = "no";
-  std::string iscsi_listen;
+  std::string iscsi_listen, srp_listen;
   IscsiSettings iscsi;
+  SrpSettings srp;
+};
+
+/// Registered pieces for parameters of SCSI commands.
+struct ScsiMemory {
+  Result<void> take(const rdma::Device& device, std::uint32_t count) {
+    auto made = rdma::BufferPool::create(device, count, scsi::LogicalUnit::kMemoryBytes,
+                                         IBV_ACCESS_LOCAL_WRITE);
+    if (!made) return std::unexpected(made.error());
+    pool = std::move(*made);
+    pieces.resize(count);
+    pool->take(pieces);
+    return {};
+  }
+  std::optional<rdma::BufferPool> pool;
+  std::vector<Slice> pieces;
 };
 
 /// The process's target: everything is made before it serves, and ends with it.
@@ -47,10 +65,10 @@ class TargetService {
   Result<void> open(const Settings& settings, service::Daemon& daemon) {
     const auto listen = parse_place(settings.listen, kNvmePort);
     if (!listen) return std::unexpected(listen.error());
-    if (settings.nvme.empty() && settings.iscsi.name.empty())
+    if (settings.nvme.empty() && settings.iscsi.name.empty() && settings.srp.port.empty())
       return refuse(EINVAL,
-                    "which name has the disk? Say --nvme nqn.2026-01.com.example:disk, or --iscsi "
-                    "iqn.2026-01.com.example:disk");
+                    "which name has the disk? Say --nvme nqn.2026-01.com.example:disk, --iscsi "
+                    "iqn.2026-01.com.example:disk, or --srp with a port's 32 hexadecimal digits");
     if (auto opened = open_driver(); !opened) return opened;
     if (auto added = add_disk(settings); !added) return added;
     if (!settings.nvme.empty()) {
@@ -58,6 +76,9 @@ class TargetService {
     }
     if (!settings.iscsi.name.empty()) {
       if (auto served = serve_iscsi(settings, *listen, daemon.loop()); !served) return served;
+    }
+    if (!settings.srp.port.empty()) {
+      if (auto served = serve_srp(settings, *listen); !served) return served;
     }
     if (auto attached = driver_->attach(daemon.loop()); !attached) return attached;
     daemon.loop().add(runner_);
@@ -139,13 +160,9 @@ class TargetService {
                             ? Result<SocketAddress>(nvme.with_port(kIscsiPort))
                             : parse_place(settings.iscsi_listen, kIscsiPort);
     if (!listen) return std::unexpected(listen.error());
-    auto memory = rdma::BufferPool::create(driver_->device(), IscsiPart::kSessions,
-                                           scsi::LogicalUnit::kMemoryBytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!memory) return std::unexpected(memory.error());
-    iscsi_memory_ = std::move(*memory);
-    iscsi_pieces_.resize(IscsiPart::kSessions);
-    iscsi_memory_->take(iscsi_pieces_);
-    auto part = IscsiPart::create(settings.iscsi, unit_, disk_->geometry(), iscsi_pieces_);
+    if (auto taken = iscsi_memory_.take(driver_->device(), IscsiPart::kSessions); !taken)
+      return taken;
+    auto part = IscsiPart::create(settings.iscsi, unit_, disk_->geometry(), iscsi_memory_.pieces);
     if (!part) return std::unexpected(part.error());
     iscsi_ = std::move(*part);
 
@@ -166,6 +183,22 @@ class TargetService {
     } else {
       return std::unexpected(stream.error());
     }
+    return {};
+  }
+
+  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme) {
+    const auto listen = settings.srp_listen.empty()
+                            ? Result<SocketAddress>(nvme.with_port(kSrpPort))
+                            : parse_place(settings.srp_listen, kSrpPort);
+    if (!listen) return std::unexpected(listen.error());
+    if (auto taken = srp_memory_.take(driver_->device(), SrpPart::kPieces); !taken) return taken;
+    auto part = SrpPart::create(settings.srp, unit_, disk_->geometry(), srp_memory_.pieces);
+    if (!part) return std::unexpected(part.error());
+    srp_ = std::move(*part);
+    auto listener = driver_->listen(rdma::IpService{*listen});
+    if (!listener) return std::unexpected(listener.error());
+    runner_.serve(*listener, srp_->service(), *driver_);
+    listens_at_.push_back("SRP " + listen->text());
     return {};
   }
 
@@ -202,6 +235,7 @@ class TargetService {
                              {"hosts", std::move(hosts)},
                              {"incidents", std::move(incidents)}};
     if (iscsi_ != nullptr) status["iscsi"] = iscsi_->status();
+    if (srp_ != nullptr) status["srp"] = srp_->status();
     return status;
   }
 
@@ -209,12 +243,12 @@ class TargetService {
   nvmeof::Target target_{nvmeof::Limits{}};
   std::unique_ptr<nvmeof::Portal> portal_;
   std::unique_ptr<IscsiPart> iscsi_;
+  std::unique_ptr<SrpPart> srp_;
   Runner runner_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<backstore::ScratchStore> scratch_;
   std::unique_ptr<backstore::RamStore> disk_;
-  std::optional<rdma::BufferPool> iscsi_memory_;
-  std::vector<Slice> iscsi_pieces_;
+  ScsiMemory iscsi_memory_, srp_memory_;
   std::unique_ptr<tcp::Driver> tcp_;
   storage::UnitId unit_{};
   std::vector<std::string> listens_at_;
@@ -242,12 +276,19 @@ int run_target(int argc, char** argv) {
       {"iscsi-auth", "FILE", "",
        "CHAP: userid, password, userid_mutual, password_mutual, each "
        "with its value in a line",
-       &settings.iscsi.auth}};
+       &settings.iscsi.auth},
+      {"srp", "PORT", "", "the SRP port that has the disk: id_ext and ioc_guid, 32 hex digits",
+       &settings.srp.port},
+      {"srp-listen", "ADDRESS", "", "where initiators connect (default: as listen, port 4242)",
+       &settings.srp_listen},
+      {"allow-srp-initiator", "PORT,...", "", "initiators' ports that may log in (default: none)",
+       &settings.srp.initiators},
+      {"allow-any-srp-initiator", "yes|no", "", "all of them may", &settings.srp.any}};
   TargetService target;
   return service::run_daemon(
       {.program = "verbatim-ulpd target",
        .kind = "target",
-       .summary = "serves a disk to hosts of NVMe over Fabrics, and over iSCSI",
+       .summary = "serves a disk to hosts of NVMe over Fabrics, iSCSI and SRP",
        .settings = known},
       argc, argv, [&](service::Daemon& daemon) { return target.open(settings, daemon); });
 }
