@@ -73,13 +73,18 @@ TEST(TargetTree, WhatProgramsMakeIsBounded) {
   EXPECT_EQ(code(b.tree.mkdir("nvmet/hosts/" + std::string(256, 'x'))), ENAMETOOLONG);
   EXPECT_EQ(code(b.tree.mkdir(std::string(4096, '/') + "nvmet/hosts/x")), ENAMETOOLONG);
   int last = 0;
-  std::size_t made = 0;
-  for (; last == 0 && made <= Tree::kNodesMax; ++made)
-    last = code(b.tree.mkdir("nvmet/hosts/" + std::to_string(made)));
+  std::string subsystem;
+  for (std::size_t made = 0; last == 0 && made <= Tree::kNodesMax; ++made) {
+    if (made % 100 == 0) subsystem = "nvmet/subsystems/s" + std::to_string(made);
+    last = code(b.tree.mkdir(made % 100 == 0 ? subsystem
+                                             : subsystem + "/namespaces/" + std::to_string(made)));
+  }
   EXPECT_EQ(last, ENOSPC);
-  EXPECT_LE(b.tree.tally().nodes, Tree::kNodesMax);
-  EXPECT_EQ(code(b.tree.rmdir("nvmet/hosts/0")), 0);
-  EXPECT_EQ(code(b.tree.mkdir("nvmet/hosts/0")), 0);
+  EXPECT_GE(b.tree.tally().nodes, Tree::kNodesMax);
+  EXPECT_LE(b.tree.tally().nodes, Tree::kNodesMax + 2);  // A subsystem has two groups.
+  EXPECT_EQ(code(b.tree.rmdir("nvmet/subsystems/s0/namespaces/1")), 0);
+  EXPECT_EQ(code(b.tree.mkdir("nvmet/hosts/h")),
+            b.tree.tally().nodes > Tree::kNodesMax ? ENOSPC : 0);
 }
 
 TEST(TargetTree, ALongWriteIsCutAsAPageIs) {
