@@ -93,6 +93,8 @@ std::string done(Tree& tree, FakeHooks& hooks, const std::string& operation,
   if (operation == "unlink") return text(tree.unlink(path));
   if (operation == "readlink") return text(tree.readlink(path));
   if (operation == "read") return text(tree.read(path));
+  if (operation == "shown")
+    return fmt::format("{:o} {}", tree.stat(path).value_or(Status{}).mode, text(tree.read(path)));
   if (operation == "values") return values(tree, path);
   if (operation == "list") return listed(tree, path);
   if (operation == "stat") return status(tree, path);
@@ -133,6 +135,8 @@ void run(const std::string& name, std::size_t operations) {
 TEST(TargetTree, NvmetAnswersAsTheKernelDoes) { run("nvmet", 159); }
 TEST(TargetTree, LioAnswersAsTheKernelDoes) { run("lio", 308); }
 TEST(TargetTree, PortalsGroupsAndSessionsAnswerAsTheKernels) { run("portals", 62); }
+TEST(TargetTree, NvmetShowsWhatTheKernelShows) { run("defaults_nvmet", 49); }
+TEST(TargetTree, LioShowsWhatTheKernelShows) { run("defaults_lio", 489); }
 TEST(TargetTree, NvmetTakesWhatTheKernelTakes) { run("values_nvmet", 33); }
 TEST(TargetTree, LioTakesWhatTheKernelTakes) { run("values_lio", 177); }
 
