@@ -2,6 +2,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <ranges>
 
 #include <arpa/inet.h>
 
@@ -208,6 +209,8 @@ constexpr Group kGroupGroups[] = {{"acls", &kAcls},  {"attrib", &kGroupAttrib},
                                   {"np", &kPortals}, {"param", &kGroupParam}};
 constexpr Kind kPortalGroup{.attributes = kGroupAttributes, .groups = kGroupGroups};
 
+constexpr std::uint32_t kProcessors = 2;
+
 // --- Targets
 
 constexpr Group kTargetGroups[] = {{"param", &kTargetParameters},
@@ -228,11 +231,21 @@ constexpr Attribute kDiscoveryAttributes[] = {
     secret("userid_mutual")};
 constexpr Kind kDiscovery{.attributes = kDiscoveryAttributes};
 
+/// Numbers of processors, with commas and dashes between. Nothing of ours asks for them.
 Answer<std::string> parse_processors(const Written& written) {
   const std::string_view list = trimmed(written.text);
-  const bool is_list = list.find_first_not_of("0123456789,-") == std::string_view::npos;
-  if (!is_list || list.starts_with('-') || list.size() > kTextBytesMax)
-    return std::unexpected(EINVAL);
+  if (list.size() > kTextBytesMax) return std::unexpected(EINVAL);
+  for (const auto& range : list | std::views::split(',')) {
+    for (const auto& processor : range | std::views::split('-')) {
+      std::uint64_t number = 0;
+      const char* const end = processor.data() + processor.size();
+      const auto [stop, error] = std::from_chars(processor.data(), end, number);
+      if (error == std::errc::invalid_argument || stop != end) return std::unexpected(EINVAL);
+      if (error != std::errc{} || number > UINT32_MAX) return std::unexpected(EOVERFLOW);
+      if (number > INT32_MAX) return std::unexpected(EINVAL);
+      if (number >= kProcessors) return std::unexpected(ERANGE);
+    }
+  }
   return std::string(list);
 }
 constexpr Attribute kIscsiAttributes[] = {

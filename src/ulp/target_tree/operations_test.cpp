@@ -63,6 +63,27 @@ std::string status(const Tree& tree, const std::string& path) {
   return fmt::format("{:o} {} {}", status->mode, status->bytes, status->links);
 }
 
+/// Writes each value, and tells what came of it; then writes what was there before.
+std::string values(Tree& tree, const std::string& path) {
+  constexpr std::string_view kValues[] = {
+      "0",    "1",      "2",   "7",    "-1",    "abc",     "",         "Yes",        "No",
+      "None", "CRC32C", "512", "4096", "65536", "1048576", "16777216", "4294967295", "99999999999"};
+  const auto shown = [&] {
+    std::string all = tree.read(path).value_or("");
+    while (all.ends_with('\n')) all.pop_back();
+    return all;
+  };
+  const std::string before = shown();
+  std::vector<std::string> results;
+  for (const std::string_view value : kValues) {
+    const auto taken = tree.write(path, value);
+    const std::string after = shown();
+    results.push_back(!taken ? error_name(taken.error()) : after == value ? "=" : escaped(after));
+  }
+  static_cast<void>(tree.write(path, before));
+  return fmt::format("{}", fmt::join(results, "|"));
+}
+
 /// Does one operation; the words of a line are its name, a path, and what belongs to it.
 std::string done(Tree& tree, FakeHooks& hooks, const std::string& operation,
                  const std::string& path, const std::string& more) {
@@ -72,6 +93,9 @@ std::string done(Tree& tree, FakeHooks& hooks, const std::string& operation,
   if (operation == "unlink") return text(tree.unlink(path));
   if (operation == "readlink") return text(tree.readlink(path));
   if (operation == "read") return text(tree.read(path));
+  if (operation == "shown")
+    return fmt::format("{:o} {}", tree.stat(path).value_or(Status{}).mode, text(tree.read(path)));
+  if (operation == "values") return values(tree, path);
   if (operation == "list") return listed(tree, path);
   if (operation == "stat") return status(tree, path);
   if (operation == "chmod")
@@ -89,7 +113,8 @@ void run(const std::string& name, std::size_t operations) {
   FakeHooks hooks;
   Tree tree(hooks);
   tree.add("rdma_cm", kRdmaCm);
-  tree.add(name == "nvmet" ? "nvmet" : "target", name == "nvmet" ? kNvmet : kLio);
+  const bool is_nvmet = name.ends_with("nvmet");
+  tree.add(is_nvmet ? "nvmet" : "target", is_nvmet ? kNvmet : kLio);
   std::ifstream file(OPERATIONS_FOLDER "/" + name + ".txt");
   std::size_t done_count = 0;
   for (std::string line; std::getline(file, line);) {
@@ -110,6 +135,10 @@ void run(const std::string& name, std::size_t operations) {
 TEST(TargetTree, NvmetAnswersAsTheKernelDoes) { run("nvmet", 159); }
 TEST(TargetTree, LioAnswersAsTheKernelDoes) { run("lio", 308); }
 TEST(TargetTree, PortalsGroupsAndSessionsAnswerAsTheKernels) { run("portals", 62); }
+TEST(TargetTree, NvmetShowsWhatTheKernelShows) { run("defaults_nvmet", 49); }
+TEST(TargetTree, LioShowsWhatTheKernelShows) { run("defaults_lio", 489); }
+TEST(TargetTree, NvmetTakesWhatTheKernelTakes) { run("values_nvmet", 33); }
+TEST(TargetTree, LioTakesWhatTheKernelTakes) { run("values_lio", 177); }
 
 }  // namespace
 }  // namespace verbatim::ulp::target_tree

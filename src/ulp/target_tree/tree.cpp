@@ -61,6 +61,7 @@ std::unique_ptr<Node> Tree::build(const Kind& kind, std::string_view name, Node&
 
 Answer<Tree::Entry> Tree::entry(std::string_view path) const {
   if (path.size() > kPathBytesMax) return std::unexpected(ENAMETOOLONG);
+  if (path.contains('\0')) return std::unexpected(EINVAL);
   Node* at = &root_;
   for (std::string_view part = take_part(path);; part = take_part(path)) {
     if (part.size() > kNameBytesMax) return std::unexpected(ENAMETOOLONG);

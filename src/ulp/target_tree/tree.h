@@ -27,7 +27,8 @@ class Tree {
  public:
   /// Where programs see the tree.
   static constexpr std::string_view kMount = "/sys/kernel/config/";
-  /// Bounds of what programs can make us keep: more is ENOSPC. ENAMETOOLONG for names and paths.
+  /// Bounds of what programs can make us keep: more is ENOSPC (the groups
+  /// that come with a directory aside). ENAMETOOLONG for names and paths.
   static constexpr std::size_t kNodesMax = 1 << 16;
   static constexpr std::size_t kBytesMax = 32 << 20;
   static constexpr std::size_t kNameBytesMax = 255;
