@@ -38,7 +38,8 @@ Channel::~Channel() { setup_.service->end(*setup_.session, *this, setup_.place);
 ReceiveUse Channel::on_message(const Message& message, TimeNs now, Output& out) {
   setup_.service->clear_messages();
   now_ = now;
-  const ReceiveUse use = is_closing_ ? ReceiveUse::done : on_request(message, out);
+  const bool is_deaf = is_closing_ || setup_.session->is_replaced;
+  const ReceiveUse use = is_deaf ? ReceiveUse::done : on_request(message, out);
   pump(out);
   return use;
 }
@@ -85,7 +86,8 @@ ReceiveUse Channel::on_request(const Message& message, Output& out) {
 void Channel::on_done(Tag tag, CompletionStatus status, TimeNs now, Output& out) {
   setup_.service->clear_messages();
   now_ = now;
-  const bool is_whole = status == CompletionStatus::success;
+  // What the initiator wrote before it logged in again must not come behind what it writes now.
+  const bool is_whole = status == CompletionStatus::success && !setup_.session->is_replaced;
   if (tag == kCloseTag) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;

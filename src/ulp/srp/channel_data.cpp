@@ -80,7 +80,7 @@ void Channel::fetch(const scsi::Fetch& one, Output& out) {
   }
   ByteSpan from = request->command.immediate;
   from = from.subspan(std::min<std::size_t>(from.size(), one.data_offset));
-  const bool is_whole = from.size() >= ulp::bytes_of(one.into);
+  const bool is_whole = from.size() >= ulp::bytes_of(one.into) && !setup_.session->is_replaced;
   for (const Slice& slice : one.into) {
     if (!is_whole || slice.bytes == 0) break;
     std::memcpy(slice.data, from.data(), slice.bytes);

@@ -340,8 +340,13 @@ TEST(SrpLogin, Channels) {
   EXPECT_EQ(refusal(target.meet(TargetBench::login_of(kAnotherChannel))),
             "initiator 0x00000000000000000000000000000003 has 2 channels: that many may be "
             "(reason 0x10006)");
+  EXPECT_EQ(first.in(writes(1, {kOne})), "kept, borrow +4096 1024");
+  EXPECT_EQ(first.store(), "READ 1024 at 1000/7");
   {
     ChannelBench again(target);
+    // Nothing of the former channels is written behind what comes now.
+    EXPECT_EQ(first.done(), "give back, post, RSP 1 02 +1 sense 0b4b00");
+    EXPECT_EQ(first.in(writes(2, {kOne})), "");
     EXPECT_EQ(answer_of(again.accept).flags, kImmediateData | kChannelsEnded);
     EXPECT_EQ(again.accept.replaces, (std::vector<storage::Session*>{first.accept.session.get(),
                                                                      second.accept.session.get()}));
