@@ -126,7 +126,7 @@ void Channel::act(const scsi::Action& action, Output& out) {
 /// Carries out what the task set has put out, and tells it what has come of that. Returns false if
 /// `out` has no room for all of it.
 bool Channel::carry_out(Output& out) {
-  scsi::TaskOutput& from = setup_.service->task_output();
+  scsi::TaskOutput& from = setup_.ports->task_output();
   for (;;) {
     if (!continue_move(out)) return false;
     for (; store_at_ < from.store.size(); ++store_at_) {

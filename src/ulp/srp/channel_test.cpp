@@ -228,7 +228,9 @@ TEST(SrpChannel, Management) {
   ChannelBench bench(target);
   EXPECT_EQ(bench.manage(Function::abort_task, 5), "RSP 99 00 +1 code 0");
   EXPECT_EQ(bench.manage(Function::clear_auto_contingent_allegiance), "RSP 99 00 +1 code 4");
-  EXPECT_EQ(bench.manage(Function{0x10}), "RSP 99 00 +1 code 4");
+  auto unknown = encode(TaskManagement{99, 0, Function::abort_task, 0});
+  unknown[30] = std::byte{0x10};
+  EXPECT_EQ(bench.in(unknown), "RSP 99 00 +1 code 4");
   EXPECT_EQ(bench.in(writes(5, {kOne})), "kept, borrow +4096 1024");
   EXPECT_EQ(bench.manage(Function::abort_task, 5), "");
   // Both credits come back with the one answer.
@@ -322,7 +324,7 @@ TEST(SrpLogin, Refusals) {
   target.port->set_enabled(false);
   EXPECT_EQ(with([](auto&) {}),
             "port 0x00000000000000000000000000000002 is not enabled (reason 0x10001)");
-  const auto nothing = target.service->on_meeting(Meeting{}, 0);
+  const auto nothing = Service(*target.ports).on_meeting(Meeting{}, 0);
   EXPECT_EQ(std::get<Rejection>(nothing).words, "0 bytes that are no SRP login");
 }
 
