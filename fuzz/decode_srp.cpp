@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "input.h"
-#include "ulp/srp/channel.h"
+#include "ulp/srp/service.h"
 
 namespace {
 
@@ -98,11 +98,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       {memory.data(), scsi::LogicalUnit::kMemoryBytes, {}},
       {&memory[scsi::LogicalUnit::kMemoryBytes], scsi::LogicalUnit::kMemoryBytes, {}}};
   scsi::LogicalUnit unit(storage::UnitId{1}, {}, {.blocks = 1000, .ports = {1}});
-  srp::Service service({.channels = 1, .requests = 8}, pieces);
+  srp::Ports ports({.channels = 1, .requests = 8}, pieces);
+  srp::Service service(ports);
   srp::Port port(srp::PortId{}, "port");
   static_cast<void>(port.add(0, unit));
   port.admit_any();
-  static_cast<void>(service.add(std::move(port)));
+  static_cast<void>(ports.add(std::move(port)));
   const srp::LoginRequest login{
       .request_bytes = 8260,
       .flags = (input.byte() & 1) != 0 ? srp::kImmediateData : std::uint8_t{0},

@@ -81,7 +81,7 @@ class Zsh:
         os.close(slave)
         self._read_until(self.PROMPT)
         self._command(f"fpath=({FOLDER} $fpath); autoload -U compinit; compinit -u -D; unset zle_bracketed_paste; "
-                      "LISTMAX=0; setopt nolist_types; stty cols 60 rows 500; "
+                      "LISTMAX=10000; setopt nolist_types; stty cols 60 rows 500; "
                       "zstyle ':completion:*' list-separator '#'")
 
     def _read_until(self, *ends):

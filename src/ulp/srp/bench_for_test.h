@@ -12,6 +12,7 @@
 #include "base/overloaded.h"
 #include "ulp/scsi/text_for_test.h"
 #include "ulp/srp/channel.h"
+#include "ulp/srp/service.h"
 
 /// A port with one unit of 1,000 blocks, for tests; its store answers when it is told to.
 namespace verbatim::ulp::srp {
@@ -25,15 +26,15 @@ inline PortId port_id(std::uint8_t last) {
 
 class TargetBench {
  public:
-  explicit TargetBench(const Service::Limits& limits = {.channels = 3,
-                                                        .channels_per_session = 2,
-                                                        .requests = 8})
-      : memory_(std::size_t{limits.channels} * Service::kPiecesPerChannel *
+  explicit TargetBench(const Ports::Limits& limits = {.channels = 3,
+                                                      .channels_per_session = 2,
+                                                      .requests = 8})
+      : memory_(std::size_t{limits.channels} * Ports::kPiecesPerChannel *
                 scsi::LogicalUnit::kMemoryBytes) {
     for (std::size_t at = 0; at < memory_.size(); at += scsi::LogicalUnit::kMemoryBytes)
       pieces_.push_back({&memory_[at], scsi::LogicalUnit::kMemoryBytes, MemoryKey{3}});
-    service = std::make_unique<Service>(limits, pieces_);
-    port = *service->add(Port(port_id(2), "target"));
+    ports = std::make_unique<Ports>(limits, pieces_);
+    port = *ports->add(Port(port_id(2), "target"));
     EXPECT_TRUE(port->add(0, unit));
     port->admit(port_id(3));
   }
@@ -56,11 +57,11 @@ class TargetBench {
     Meeting meeting{.own = SocketAddress::ipv4({10, 0, 0, 1}, 4242),
                     .reads = {.initiator = reads, .responder = 0}};
     meeting.private_data = to_private_data(ByteSpan(encode(login, LoginForm::rdma_cm)).first(56));
-    return service->on_meeting(meeting, 0);
+    return Service(*ports).on_meeting(meeting, 0);
   }
 
   scsi::LogicalUnit unit{storage::UnitId{7}, {}, settings()};
-  std::unique_ptr<Service> service;
+  std::unique_ptr<Ports> ports;
   Port* port = nullptr;
   std::vector<std::byte> disk = std::vector<std::byte>(1000 * kBlock);
 

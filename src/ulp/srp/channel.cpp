@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint16_t kAnsweredMax = 16;
 
 std::uint16_t slots_of(const Channel::Setup& setup) {
-  return static_cast<std::uint16_t>(setup.service->limits().requests + kAnsweredMax);
+  return static_cast<std::uint16_t>(setup.ports->limits().requests + kAnsweredMax);
 }
 
 }  // namespace
@@ -26,19 +26,20 @@ Channel::Channel(const Setup& setup)
       requests_(slots_of(setup)),
       tasks_(setup.session->nexus, setup.session->port->port(), *setup.session->port,
              slots_of(setup), setup.memory.first(1)),
-      limit_(setup.service->limits().requests),
+      limit_(setup.ports->limits().requests),
       granted_(limit_) {
   fetched_.reserve(slots_of(setup));
   failed_.reserve(slots_of(setup));
   setup_.session->channels.push_back(this);
 }
 
-Channel::~Channel() { setup_.service->end(*setup_.session, *this, setup_.place); }
+Channel::~Channel() { setup_.ports->end(*setup_.session, *this, setup_.place); }
 
 ReceiveUse Channel::on_message(const Message& message, TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
-  const ReceiveUse use = is_closing_ ? ReceiveUse::done : on_request(message, out);
+  const bool is_deaf = is_closing_ || setup_.session->is_replaced;
+  const ReceiveUse use = is_deaf ? ReceiveUse::done : on_request(message, out);
   pump(out);
   return use;
 }
@@ -83,9 +84,10 @@ ReceiveUse Channel::on_request(const Message& message, Output& out) {
 }
 
 void Channel::on_done(Tag tag, CompletionStatus status, TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
-  const bool is_whole = status == CompletionStatus::success;
+  // What the initiator wrote before it logged in again must not come behind what it writes now.
+  const bool is_whole = status == CompletionStatus::success && !setup_.session->is_replaced;
   if (tag == kCloseTag) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;
@@ -96,7 +98,7 @@ void Channel::on_done(Tag tag, CompletionStatus status, TimeNs now, Output& out)
       request->is_fetching = false;
       (is_whole ? fetched_ : failed_).push_back(request->task);
     } else if (request->is_answered) {
-      tasks_.on_done(request->task, setup_.service->task_output());
+      tasks_.on_done(request->task, setup_.ports->task_output());
       requests_.give_back(*request);
     }
   }
@@ -105,27 +107,27 @@ void Channel::on_done(Tag tag, CompletionStatus status, TimeNs now, Output& out)
 
 void Channel::on_pages(Tag tag, storage::StoreStatus status, std::span<const Slice> pages,
                        TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
-  tasks_.on_pages(tag, status, pages, setup_.service->task_output());
+  tasks_.on_pages(tag, status, pages, setup_.ports->task_output());
   pump(out);
 }
 
 void Channel::on_stored(Tag tag, storage::StoreStatus status, TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
-  tasks_.on_stored(tag, status, setup_.service->task_output());
+  tasks_.on_stored(tag, status, setup_.ports->task_output());
   pump(out);
 }
 
 void Channel::on_time(TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
   if (is_closing_ && now >= ends_at_) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;
   }
-  if (!is_over_) tasks_.on_time(now, setup_.service->task_output());
+  if (!is_over_) tasks_.on_time(now, setup_.ports->task_output());
   pump(out);
 }
 
@@ -134,17 +136,17 @@ TimeNs Channel::deadline() const {
 }
 
 void Channel::resume(TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
   pump(out);
 }
 
 void Channel::on_end(TimeNs now, Output& out) {
-  setup_.service->clear_messages();
+  setup_.ports->clear_messages();
   now_ = now;
   is_over_ = is_closing_ = true;
   move_ = {};
-  tasks_.on_end(setup_.service->task_output());
+  tasks_.on_end(setup_.ports->task_output());
   pump(out);
 }
 
@@ -165,7 +167,7 @@ std::int32_t Channel::give_credits() {
 }
 
 void Channel::set_request_limit(std::uint16_t limit) {
-  limit_ = std::clamp<std::uint32_t>(limit, 2, setup_.service->limits().requests);
+  limit_ = std::clamp<std::uint32_t>(limit, 2, setup_.ports->limits().requests);
 }
 
 /// When no response that is to come can give them.
@@ -177,8 +179,8 @@ void Channel::ask_for_credits(Output& out) {
 }
 
 void Channel::send(const ResponseBytes& message, bool is_solicited, Tag done, Output& out) {
-  out.work.push(Send{
-      .header = setup_.service->add_message(message), .solicited = is_solicited, .done = done});
+  out.work.push(
+      Send{.header = setup_.ports->add_message(message), .solicited = is_solicited, .done = done});
 }
 
 /// The request is over: what it took of the credits goes back with this.

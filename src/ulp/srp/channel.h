@@ -19,8 +19,8 @@ namespace verbatim::ulp::srp {
 class Channel final : public storage::Session {
  public:
   struct Setup {
-    Service* service = nullptr;
-    Service::Session* session = nullptr;
+    Ports* ports = nullptr;
+    Ports::Session* session = nullptr;
     std::uint32_t place = 0;
     std::span<const Slice> memory{};
     std::uint16_t immediate_offset = 0;  // 0: no immediate data.
@@ -48,7 +48,7 @@ class Channel final : public storage::Session {
   /// From 2 to the service's limit. Told with the next response, or asked for by SRP_CRED_REQ; less
   /// than before holds as soon as the initiator has used up what it has.
   void set_request_limit(std::uint16_t limit);
-  const Service::Session& session() const { return *setup_.session; }
+  const Ports::Session& session() const { return *setup_.session; }
 
  private:
   struct Request {

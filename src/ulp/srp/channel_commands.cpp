@@ -107,7 +107,7 @@ bool Channel::can_start(const Request& request) const {
 /// The task set takes requests in the order in which they came; a second one with a table waits
 /// until the first is over.
 void Channel::start_waiting(Output& out) {
-  while (!waiting_.empty() && out.has_room() && setup_.service->task_output().has_room()) {
+  while (!waiting_.empty() && out.has_room() && setup_.ports->task_output().has_room()) {
     Request& request = *requests_.find(waiting_.front());
     if (!request.is_aborted && !can_start(request)) return;
     waiting_.pop_front();
@@ -164,7 +164,7 @@ void Channel::begin(Request& request, Output& out) {
                                     .attribute = attribute_of(command),
                                     .data_out_bytes = command.out.bytes,
                                     .data_in_bytes = command.in.bytes},
-                                   setup_.service->task_output());
+                                   setup_.ports->task_output());
   if (request.has_begun) return;
   give_receive(request, out);
   refuse(command, scsi::Status::task_set_full, out);
@@ -209,7 +209,7 @@ void Channel::on_management(const TaskManagement& wanted, Output& out) {
     if (task == 0 || was_waiting) return answer_management(wanted.tag, ResponseCode::complete, out);
   }
   managing_.push({++managed_, wanted.tag});
-  tasks_.manage(*what, managed_, wanted.lun, task, now_, setup_.service->task_output());
+  tasks_.manage(*what, managed_, wanted.lun, task, now_, setup_.ports->task_output());
 }
 
 /// Those that the task set does not know of yet.

@@ -80,7 +80,7 @@ void Channel::fetch(const scsi::Fetch& one, Output& out) {
   }
   ByteSpan from = request->command.immediate;
   from = from.subspan(std::min<std::size_t>(from.size(), one.data_offset));
-  const bool is_whole = from.size() >= ulp::bytes_of(one.into);
+  const bool is_whole = from.size() >= ulp::bytes_of(one.into) && !setup_.session->is_replaced;
   for (const Slice& slice : one.into) {
     if (!is_whole || slice.bytes == 0) break;
     std::memcpy(slice.data, from.data(), slice.bytes);
@@ -126,7 +126,7 @@ void Channel::act(const scsi::Action& action, Output& out) {
 /// Carries out what the task set has put out, and tells it what has come of that. Returns false if
 /// `out` has no room for all of it.
 bool Channel::carry_out(Output& out) {
-  scsi::TaskOutput& from = setup_.service->task_output();
+  scsi::TaskOutput& from = setup_.ports->task_output();
   for (;;) {
     if (!continue_move(out)) return false;
     for (; store_at_ < from.store.size(); ++store_at_) {

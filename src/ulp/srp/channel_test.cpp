@@ -228,7 +228,9 @@ TEST(SrpChannel, Management) {
   ChannelBench bench(target);
   EXPECT_EQ(bench.manage(Function::abort_task, 5), "RSP 99 00 +1 code 0");
   EXPECT_EQ(bench.manage(Function::clear_auto_contingent_allegiance), "RSP 99 00 +1 code 4");
-  EXPECT_EQ(bench.manage(Function{0x10}), "RSP 99 00 +1 code 4");
+  auto unknown = encode(TaskManagement{99, 0, Function::abort_task, 0});
+  unknown[30] = std::byte{0x10};
+  EXPECT_EQ(bench.in(unknown), "RSP 99 00 +1 code 4");
   EXPECT_EQ(bench.in(writes(5, {kOne})), "kept, borrow +4096 1024");
   EXPECT_EQ(bench.manage(Function::abort_task, 5), "");
   // Both credits come back with the one answer.
@@ -322,7 +324,7 @@ TEST(SrpLogin, Refusals) {
   target.port->set_enabled(false);
   EXPECT_EQ(with([](auto&) {}),
             "port 0x00000000000000000000000000000002 is not enabled (reason 0x10001)");
-  const auto nothing = target.service->on_meeting(Meeting{}, 0);
+  const auto nothing = Service(*target.ports).on_meeting(Meeting{}, 0);
   EXPECT_EQ(std::get<Rejection>(nothing).words, "0 bytes that are no SRP login");
 }
 
@@ -340,8 +342,13 @@ TEST(SrpLogin, Channels) {
   EXPECT_EQ(refusal(target.meet(TargetBench::login_of(kAnotherChannel))),
             "initiator 0x00000000000000000000000000000003 has 2 channels: that many may be "
             "(reason 0x10006)");
+  EXPECT_EQ(first.in(writes(1, {kOne})), "kept, borrow +4096 1024");
+  EXPECT_EQ(first.store(), "READ 1024 at 1000/7");
   {
     ChannelBench again(target);
+    // Nothing of the former channels is written behind what comes now.
+    EXPECT_EQ(first.done(), "give back, post, RSP 1 02 +1 sense 0b4b00");
+    EXPECT_EQ(first.in(writes(2, {kOne})), "");
     EXPECT_EQ(answer_of(again.accept).flags, kImmediateData | kChannelsEnded);
     EXPECT_EQ(again.accept.replaces, (std::vector<storage::Session*>{first.accept.session.get(),
                                                                      second.accept.session.get()}));

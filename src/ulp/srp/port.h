@@ -52,9 +52,9 @@ class Port final : public scsi::Units {
   std::vector<scsi::LogicalUnit*> units_;  // Of the same index.
 };
 
-/// What listens for SRP, and what all channels of a process share: ports, sessions, and memory, all
-/// of it bounded. A session is a pair of an initiator's and a target's port, with its channels.
-class Service final : public storage::Service {
+/// What all channels of a process share: ports, sessions, and memory, all of it bounded.
+/// A session is a pair of an initiator's and a target's port, with its channels.
+class Ports final {
  public:
   /// Of registered memory: parameters, and a table of descriptors.
   static constexpr std::uint32_t kPiecesPerChannel = 2;
@@ -66,16 +66,13 @@ class Service final : public storage::Service {
     std::uint32_t request_bytes = 8260;  // 8 KiB of immediate data behind a command, as Linux.
   };
   /// `memory`: pieces of `LogicalUnit::kMemoryBytes`, two for each channel.
-  Service(const Limits& limits, std::span<const Slice> memory);
+  Ports(const Limits& limits, std::span<const Slice> memory);
 
   /// EEXIST: there is one of this identifier.
   Result<Port*> add(Port port);
   Port* find(const PortId& id);
   const std::deque<Port>& ports() const { return ports_; }
   const Limits& limits() const { return limits_; }
-
-  storage::Verdict on_meeting(const Meeting& meeting, TimeNs now) override;
-  void on_gone(const storage::Session&) override {}
 
   struct Session {
     PortId initiator{};
@@ -86,6 +83,16 @@ class Service final : public storage::Service {
   };
   /// By nexus; null: free.
   const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  /// Null: there is none that goes on.
+  Session* find_session(const PortId& initiator, const PortId& target) const;
+  /// Requires a free place: a session has a channel.
+  Session* begin_session(const PortId& initiator, Port& port);
+  /// A channel's part of the memory.
+  bool has_place() const { return !free_places_.empty(); }
+  std::uint32_t take_place();
+  std::span<const Slice> memory_of(std::uint32_t place) const {
+    return memory_.subspan(std::size_t{place} * kPiecesPerChannel, kPiecesPerChannel);
+  }
   /// The channel is destroyed.
   void end(Session& session, const Channel& channel, std::uint32_t place);
 
@@ -95,14 +102,6 @@ class Service final : public storage::Service {
   scsi::TaskOutput& task_output() { return task_output_; }
 
  private:
-  struct Refusal {
-    RejectReason reason{};
-    std::string words;  // Empty: there is none.
-  };
-  Refusal refusal_of(const LoginRequest& request, const Meeting& meeting);
-  Session* find_session(const LoginRequest& request) const;
-  Session* begin_session(const LoginRequest& request);
-
   const Limits limits_;
   const std::span<const Slice> memory_;
   std::deque<Port> ports_;

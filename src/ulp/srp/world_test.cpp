@@ -17,7 +17,7 @@ class World {
   explicit World(std::uint64_t seed) : random_(seed) { connect(); }
   ~World() {
     cut();
-    for (const auto& session : bench_.service->sessions()) EXPECT_EQ(session, nullptr);
+    for (const auto& session : bench_.ports->sessions()) EXPECT_EQ(session, nullptr);
   }
   void run(int commands) {
     for (int steps = 0; over_ < commands && steps < 300 * commands; ++steps) {

@@ -41,19 +41,18 @@ Result<std::unique_ptr<SrpPart>> SrpPart::create(const SrpSettings& settings, st
   std::unique_ptr<SrpPart> part(new SrpPart(memory));
   part->unit_ = make_scsi_unit(unit, geometry, name);
   if (auto added = port.add(0, *part->unit_); !added) return std::unexpected(added.error());
-  if (auto added = part->service_.add(std::move(port)); !added)
-    return std::unexpected(added.error());
+  if (auto added = part->ports_.add(std::move(port)); !added) return std::unexpected(added.error());
   return part;
 }
 
 nlohmann::json SrpPart::status() const {
   nlohmann::json ports = nlohmann::json::array(), initiators = nlohmann::json::array();
-  for (const srp::Port& port : service_.ports()) {
+  for (const srp::Port& port : ports_.ports()) {
     ports.push_back({{"port", srp::text_of(port.id())},
                      {"any_initiator", port.admits_any()},
                      {"units", port.units().size()}});
   }
-  for (const auto& session : service_.sessions()) {
+  for (const auto& session : ports_.sessions()) {
     if (session != nullptr)
       initiators.push_back({{"initiator", srp::text_of(session->initiator)},
                             {"port", srp::text_of(session->port->id())},

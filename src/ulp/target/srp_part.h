@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "ulp/backstore/store.h"
-#include "ulp/srp/port.h"
+#include "ulp/srp/service.h"
 
 namespace verbatim::ulp::target {
 
@@ -22,7 +22,7 @@ struct SrpSettings {
 class SrpPart {
  public:
   static constexpr std::uint32_t kChannels = 256;
-  static constexpr std::uint32_t kPieces = kChannels * srp::Service::kPiecesPerChannel;
+  static constexpr std::uint32_t kPieces = kChannels * srp::Ports::kPiecesPerChannel;
 
   /// `memory`: registered, `kPieces` of `LogicalUnit::kMemoryBytes`.
   static Result<std::unique_ptr<SrpPart>> create(const SrpSettings& settings, storage::UnitId unit,
@@ -33,10 +33,11 @@ class SrpPart {
   nlohmann::json status() const;
 
  private:
-  explicit SrpPart(std::span<const Slice> memory) : service_({.channels = kChannels}, memory) {}
+  explicit SrpPart(std::span<const Slice> memory) : ports_({.channels = kChannels}, memory) {}
 
   std::unique_ptr<scsi::LogicalUnit> unit_;
-  srp::Service service_;
+  srp::Ports ports_;
+  srp::Service service_{ports_};
 };
 
 }  // namespace verbatim::ulp::target
