@@ -30,6 +30,5 @@ constexpr Kind kLio{.attributes = kAttributes,
                       if (name == "srpt") return &kSrp;
                       return std::unexpected(EINVAL);
                     }};
-constexpr Kind kRdmaCm{};
 
 }  // namespace verbatim::ulp::target_tree
