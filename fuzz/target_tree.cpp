@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "input.h"
-#include "ulp/target_tree/lio.h"
+#include "ulp/target_tree/lio/lio.h"
 #include "ulp/target_tree/nvmet.h"
 #include "ulp/target_tree/tree.h"
 
@@ -88,7 +88,11 @@ std::vector<std::string> check(const Tree& tree) {
 
 /// Reads all that can be read below a directory.
 void read_all(const Tree& tree, const std::string& path) {
-  for (const std::string& name : *tree.list(path)) static_cast<void>(tree.read(path + "/" + name));
+  for (const std::string& name : *tree.list(path)) {
+    std::string attribute = path;
+    attribute.append("/").append(name);
+    static_cast<void>(tree.read(attribute));
+  }
 }
 
 std::string pick(const std::vector<std::string>& paths, Input& input) {

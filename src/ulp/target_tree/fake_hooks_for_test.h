@@ -35,6 +35,7 @@ class FakeHooks : public Hooks {
   int on_make(const Node& directory) override {
     const std::string& parent = directory.parent->name;
     if (parent == "srpt") return has("port", directory.name) ? 0 : EINVAL;
+    if (parent == "rdma_cm") return has("device", directory.name) ? 0 : ENODEV;
     if (parent != "np") return 0;
     return has("listener", directory.name) ||
                    directory.parent->child(any(directory.name)) != nullptr

@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "ulp/target_tree/fake_hooks_for_test.h"
-#include "ulp/target_tree/lio.h"
+#include "ulp/target_tree/lio/lio.h"
 #include "ulp/target_tree/nvmet.h"
+#include "ulp/target_tree/rdma_cm.h"
 #include "ulp/target_tree/tree.h"
 
 namespace verbatim::ulp::target_tree {

@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "ulp/target_tree/fake_hooks_for_test.h"
-#include "ulp/target_tree/lio.h"
+#include "ulp/target_tree/lio/lio.h"
 #include "ulp/target_tree/nvmet.h"
+#include "ulp/target_tree/rdma_cm.h"
 
 namespace verbatim::ulp::target_tree {
 namespace {
@@ -17,6 +18,7 @@ struct Bench {
   Bench() {
     tree.add("nvmet", kNvmet);
     tree.add("target", kLio);
+    tree.add("rdma_cm", kRdmaCm);
   }
 };
 int code(const Answer<void>& answer) { return answer ? 0 : answer.error(); }
@@ -44,6 +46,19 @@ TEST(TargetTree, PathsAreFollowedOverDotsAndLinks) {
   EXPECT_EQ(code(b.tree.mkdir("nvmet/ports/1/addr_trtype/x")), ENOTDIR);
   EXPECT_EQ(code(b.tree.mkdir("nvmet/nothing/x")), ENOENT);
   EXPECT_EQ(code(b.tree.mkdir("..")), EEXIST);
+}
+
+TEST(TargetTree, APortHasItsVersionOfRoce) {
+  Bench b;
+  EXPECT_EQ(code(b.tree.mkdir("rdma_cm/none")), ENODEV);
+  b.hooks.prepare("device", "rxe0");
+  ASSERT_EQ(code(b.tree.mkdir("rdma_cm/rxe0")), 0);
+  const std::string port = "rdma_cm/rxe0/ports/1/";
+  EXPECT_EQ(b.tree.read(port + "default_roce_mode"), "RoCE v2\n");
+  EXPECT_EQ(code(b.tree.write(port + "default_roce_mode", "IB/RoCE v1\n")), 0);
+  EXPECT_EQ(code(b.tree.write(port + "default_roce_mode", "RoCE v3")), EINVAL);
+  EXPECT_EQ(code(b.tree.write(port + "default_roce_tos", "256")), ERANGE);
+  EXPECT_EQ(b.tree.read(port + "default_roce_mode"), "IB/RoCE v1\n");
 }
 
 TEST(TargetTree, NewestIsListedFirst) {

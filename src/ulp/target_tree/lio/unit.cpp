@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "ulp/target_tree/lio_kinds.h"
+#include "ulp/target_tree/lio/kinds.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target_tree {

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "ulp/target_tree/lio_kinds.h"
+#include "ulp/target_tree/lio/kinds.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target_tree {

@@ -10,7 +10,5 @@ namespace verbatim::ulp::target_tree {
 /// its `fd_dev_name`), of a portal's `iser` (EADDRNOTAVAIL); on_make of `iscsi/T/tpgt_N/np/P`
 /// (EINVAL if the address is in use) and of `srpt/W` (EINVAL if W is no port of this host).
 extern const Kind kLio;
-/// `rdma_cm/`: empty yet.
-extern const Kind kRdmaCm;
 
 }  // namespace verbatim::ulp::target_tree

@@ -2,7 +2,7 @@
 #include <array>
 #include <cerrno>
 
-#include "ulp/target_tree/lio_kinds.h"
+#include "ulp/target_tree/lio/kinds.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target_tree {

@@ -1,8 +1,8 @@
-#include "ulp/target_tree/lio.h"
+#include "ulp/target_tree/lio/lio.h"
 
 #include <cerrno>
 
-#include "ulp/target_tree/lio_kinds.h"
+#include "ulp/target_tree/lio/kinds.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target_tree {
@@ -30,6 +30,5 @@ constexpr Kind kLio{.attributes = kAttributes,
                       if (name == "srpt") return &kSrp;
                       return std::unexpected(EINVAL);
                     }};
-constexpr Kind kRdmaCm{};
 
 }  // namespace verbatim::ulp::target_tree
