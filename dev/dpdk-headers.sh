@@ -8,8 +8,8 @@ die() {
   printf 'dpdk-headers: %s\n' "$*" >&2
   exit 1
 }
-version=$(dpkg-query -W -f '${source:Version}' libdpdk-dev 2>/dev/null) && [[ -n $version ]] ||
-  die "libdpdk-dev is not installed: apt-get install libdpdk-dev"
+version=$(dpkg-query -W -f '${source:Version}' libdpdk-dev 2>/dev/null || true)
+[[ -n $version ]] || die "libdpdk-dev is not installed: apt-get install libdpdk-dev"
 [[ $version == 22.11.* ]] || die "the driver is written for DPDK 22.11 (Debian 12); this is $version"
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)

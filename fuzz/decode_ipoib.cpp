@@ -43,7 +43,7 @@ void take(Host& host, ByteSpan bytes, TimeNs now) {
     host.sender.on_message(*message, now, host.out);
   read_reports(frame->packet, [&](const SocketAddress& group, bool is_member) {
     host.out.clear();
-    is_member ? host.sender.listen(group, now, host.out) : host.sender.unlisten(group, now);
+    host.sender.on_report(group, is_member, now, host.out);
   });
   host.out.clear();
   if (!frame->packet.empty()) host.sender.on_packet(frame->packet, now, host.out);

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC1091,SC2015,SC2016,SC2034,SC2086,SC2155,SC2164,SC2317 # Checks are functions that are named by words.
 # judge.sh BUILD [CHECK...]: what Debian's unmodified Open vSwitch makes of the card and its driver. Each check has Open
 # vSwitch, card and namespaces of its own; the whole lies in namespaces of this user's, so it needs no root. Prints one
 # line a check; exits with the number that failed, or 77 with a word if this machine cannot run it.

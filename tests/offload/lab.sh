@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2015
 # Sourced by bash scripts: Open vSwitch of Debian with DPDK, without huge pages and without systemd, in a folder
 # of its own; network namespaces; the card. Everything is ended by `lab_end` (a trap).
 # BUILD: the build's folder.

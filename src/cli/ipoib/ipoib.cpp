@@ -12,7 +12,6 @@
 #include "cli/fabric/host.h"
 #include "cli/ipoib/ipoib_text.h"
 #include "cli/program.h"
-#include "cli/program.h"
 #include "service/control.h"
 #include "service/launch.h"
 

@@ -33,8 +33,7 @@ void Groups::unlisten(const Gid& gid, TimeNs now) {
   set_due(found->second, now + kIdle);
 }
 
-Groups::Group* Groups::group_at(const Gid& gid, std::uint32_t listeners, TimeNs now,
-                                Outputs& out) {
+Groups::Group* Groups::group_at(const Gid& gid, std::uint32_t listeners, TimeNs now, Outputs& out) {
   if (const auto known = groups_.find(gid); known != groups_.end()) {
     known->second.listeners += listeners;
     return &known->second;

@@ -212,8 +212,8 @@ void Endpoint::arm() {
   armed_ = true;
 }
 
-/// Afterwards the queue must be armed again. The event may still be on its way, and comes later then,
-/// or not at all if its completion has been taken.
+/// Afterwards the queue must be armed again. The event may still be on its way, and comes later
+/// then, or not at all if its completion has been taken.
 void Endpoint::take_channel_event() {
   armed_ = false;
   ibv_cq* cq = nullptr;

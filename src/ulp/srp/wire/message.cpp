@@ -114,7 +114,7 @@ std::optional<Command> decode_command(ByteSpan message, std::uint16_t immediate_
               .notification = byte_at(message, 1),
               .attribute = static_cast<std::uint8_t>(byte_at(message, 29) & 7)};
   out.cdb = message.subspan(32, 16);
-  ByteSpan rest = message.subspan(32), more;
+  ByteSpan rest = message.subspan(32);
   if (!take(rest, 16U + (byte_at(message, 31) & 0xfcU), out.cdb, fault)) return out;
   const std::uint8_t formats = byte_at(message, 5);
   if (!take_buffer(rest, formats >> 4, byte_at(message, 6), out.out, fault)) return out;
