@@ -54,8 +54,10 @@ class Target {
   void drain() {
     for (int i = 0; i < 10'000; ++i) {
       for (const auto& request : out_.store) {
-        if (const auto* const borrow = std::get_if<storage::Borrow>(&request))
-          borrows_.push_back(borrow->tag);
+        if (std::holds_alternative<storage::GiveBack>(request)) continue;
+        const bool borrows = std::holds_alternative<storage::Borrow>(request);
+        (borrows ? borrows_ : stores_)
+            .push_back(std::visit([](const auto& one) { return one.tag; }, request));
       }
       for (const Work& work : out_.work) {
         const auto* const read = std::get_if<Read>(&work);
@@ -71,6 +73,10 @@ class Target {
         const Tag tag = borrows_.front();
         borrows_.pop_front();
         session_.on_pages(tag, storage::StoreStatus::medium_error, {}, 0, out_);
+      } else if (!stores_.empty()) {
+        const Tag tag = stores_.front();
+        stores_.pop_front();
+        session_.on_stored(tag, storage::StoreStatus::medium_error, 0, out_);
       } else if (!done_.empty()) {
         const Tag tag = done_.front();
         done_.pop_front();
@@ -85,7 +91,7 @@ class Target {
   storage::Session& session_;
   storage::Output out_;
   std::deque<std::vector<std::byte>> messages_;
-  std::deque<Tag> borrows_, done_;
+  std::deque<Tag> borrows_, stores_, done_;
 };
 
 }  // namespace
