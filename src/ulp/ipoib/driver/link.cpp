@@ -309,7 +309,7 @@ void Link::carry_out() {
   // An answer is an input: it comes back here, and its questions are asked in turn.
   if (std::exchange(answers_, true)) return;
   while (!questions_.empty()) {
-    const Output question = std::move(questions_.front());
+    const Output question = questions_.front();
     questions_.pop_front();
     answer(question);
   }

@@ -33,7 +33,7 @@ class Link final : public rdma::Handler, private service::Source {
   /// Call it before the process has threads. ENODEV: the node is none of InfiniBand, or no subnet
   /// manager has brought its port up. The loop outlives it.
   static Result<std::unique_ptr<Link>> create(const Options& options, service::Loop& loop);
-  ~Link();
+  ~Link() override;
 
   /// The interface is in the partition's broadcast group.
   bool has_carrier() const { return has_carrier_; }
