@@ -127,7 +127,8 @@ void DirectEnd::open_target(const Gid& peer_name) {
   renew(*this, target_, core_.number);
   if (!is_allowed() || options.type == QpType::xrc_send) return;  // Whom nobody asks.
   core_.around.peers.set_exposed(core_.number, true);
-  if (!lock_target()) return;
+  // A peer that only lacks a processor is waited for: without a target it would lose its requests.
+  if (!lock_target(kSecond)) return;
   const TargetLock target_lock(target_, std::adopt_lock);
   target_.xrc_domain = options.xrc_domain;
   target_.xrc_file = options.xrc_file;
@@ -188,7 +189,10 @@ void DirectEnd::follow_port() {
   target_.peer_name = name_of_peer({});
 }
 
-bool DirectEnd::lock_target() {
+bool DirectEnd::lock_target(TimeNs patience) {
+  for (const TimeNs end = monotonic_now() + patience; monotonic_now() < end;) {
+    if (lock_soon(target_)) return true;
+  }
   if (lock_or_give_up(target_)) return true;
   log(LogLevel::info, "QP {:#x}: its peer is stopped amid a request, which is given up",
       core_.number.value());

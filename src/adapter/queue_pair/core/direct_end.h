@@ -102,8 +102,8 @@ class DirectEnd {
   /// `link_to`; InfiniBand does without.
   arena::PeerName own_name_on(const Path& path, const Gid& gid) const;
   arena::PeerName name_of_peer(const Gid& gid) const;
-  /// Returns false if the target was given up: the queue pair takes the wire.
-  bool lock_target();
+  /// Returns false if the target was given up, after `patience`: the queue pair takes the wire.
+  bool lock_target(TimeNs patience = 0);
   void show_port();
   void report_bad_key(const Path& path, Qpn peer, std::optional<QKey> q_key) const;
   void take_held();
