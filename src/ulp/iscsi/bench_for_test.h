@@ -13,6 +13,7 @@
 #include "ulp/iscsi/connection.h"
 #include "ulp/iscsi/sessions.h"
 #include "ulp/scsi/text_for_test.h"
+#include "ulp/storage/store_bench_for_test.h"
 
 /// A target with one unit of 1,000 blocks, for tests: what a connection puts out is kept, and its
 /// store answers when it is told to.
@@ -64,57 +65,6 @@ class TargetBench {
  private:
   std::vector<std::byte> memory_;
   std::vector<Slice> pieces_;
-};
-
-/// The store's side of one connection.
-class StoreBench {
- public:
-  StoreBench(TargetBench& bench, storage::Session& session) : bench_(bench), session_(session) {}
-
-  void take(const storage::StoreRequest& request) {
-    if (const auto* const back = std::get_if<storage::GiveBack>(&request)) {
-      EXPECT_EQ(loans_.erase(raw(back->tag)), 1u) << "given back, but not lent";
-    } else {
-      waiting.push_back(request);
-    }
-  }
-  /// Answers the request of this index.
-  void answer(std::size_t index, TimeNs now, storage::Output& out) {
-    const storage::StoreRequest request = waiting.at(index);
-    waiting.erase(waiting.begin() + static_cast<long>(index));
-    std::visit(Overloaded{[&](const storage::Borrow& b) {
-                            Slice& loan = loans_[raw(b.tag)];
-                            loan = {bench_.disk.data() + b.offset, b.bytes, MemoryKey{1}};
-                            session_.on_pages(b.tag, storage::StoreStatus::done, {&loan, 1}, now,
-                                              out);
-                          },
-                          [&](const storage::Put& p) {
-                            std::byte* at = bench_.disk.data() + p.offset;
-                            for (const Slice& slice : p.from) {
-                              if (slice.data != at) std::memcpy(at, slice.data, slice.bytes);
-                              at += slice.bytes;
-                            }
-                            loans_.erase(raw(p.tag));
-                            session_.on_stored(p.tag, storage::StoreStatus::done, now, out);
-                          },
-                          [&](const storage::Flush& f) {
-                            session_.on_stored(f.tag, storage::StoreStatus::done, now, out);
-                          },
-                          [&](const storage::Clear& c) {
-                            std::memset(bench_.disk.data() + c.offset, 0, c.bytes);
-                            session_.on_stored(c.tag, storage::StoreStatus::done, now, out);
-                          },
-                          [](const storage::GiveBack&) {}},
-               request);
-  }
-  std::size_t loans() const { return loans_.size(); }
-
-  std::vector<storage::StoreRequest> waiting;
-
- private:
-  TargetBench& bench_;
-  storage::Session& session_;
-  std::map<std::uint32_t, Slice> loans_;
 };
 
 }  // namespace verbatim::ulp::iscsi

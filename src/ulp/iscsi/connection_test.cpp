@@ -14,7 +14,7 @@ class TcpBench {
     Meeting meeting;
     meeting.own = *SocketAddress::parse("10.0.0.1", 3260);
     session = std::move(std::get<storage::Accept>(service_.on_meeting(meeting, now)).session);
-    store_ = std::make_unique<StoreBench>(target_, *session);
+    store_ = std::make_unique<storage::StoreBench>(target_.disk, *session);
     std::string keys = text_of({"InitiatorName=iqn.2026-01.test:i1", "ImmediateData=Yes"});
     add_key(keys, is_discovery ? "SessionType" : "TargetName",
             is_discovery ? "Discovery" : kTargetName);
@@ -109,7 +109,7 @@ class TcpBench {
 
   TargetBench& target_;
   TcpService service_;
-  std::unique_ptr<StoreBench> store_;
+  std::unique_ptr<storage::StoreBench> store_;
   storage::Output out_;
   Tag tag_{};
 };

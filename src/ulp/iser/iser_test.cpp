@@ -28,7 +28,7 @@ class IserBench : public iscsi::TargetBench {
     meeting.private_data = to_private_data(data);
     auto verdict = service_.on_meeting(meeting, 0);
     accept = std::move(std::get<storage::Accept>(verdict));
-    store_ = std::make_unique<iscsi::StoreBench>(*this, *accept.session);
+    store_ = std::make_unique<storage::StoreBench>(disk, *accept.session);
     const std::string text =
         iscsi::text_of({"InitiatorName=iqn.2026-01.test:i1", "TargetName=iqn.2026-01.test:t1",
                         "ImmediateData=Yes", "RDMAExtensions=Yes"});
@@ -104,7 +104,7 @@ class IserBench : public iscsi::TargetBench {
   }
 
   Service service_{*sessions};
-  std::unique_ptr<iscsi::StoreBench> store_;
+  std::unique_ptr<storage::StoreBench> store_;
   storage::Output out_;
   std::vector<std::byte> bytes_;
   Tag tag_{};

@@ -25,7 +25,7 @@ void World::connect() {
   meeting.private_data = to_private_data(flags);
   auto verdict = is_iser_ ? iser_.on_meeting(meeting, now_) : tcp_.on_meeting(meeting, now_);
   session_ = std::move(std::get<storage::Accept>(verdict).session);
-  store_ = std::make_unique<iscsi::StoreBench>(bench_, *session_);
+  store_ = std::make_unique<storage::StoreBench>(bench_.disk, *session_);
   in_.clear();
   is_logged_in_ = is_over_ = false;
   cmd_sn_ = 1, max_cmd_sn_ = 0, stat_sn_ = 0;

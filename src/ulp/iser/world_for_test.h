@@ -65,7 +65,7 @@ class World {
   iscsi::TcpService tcp_{*bench_.sessions};
   Service iser_{*bench_.sessions};
   std::unique_ptr<storage::Session> session_;
-  std::unique_ptr<iscsi::StoreBench> store_;
+  std::unique_ptr<storage::StoreBench> store_;
   storage::Output out_;
   TimeNs now_ = kSecond;
 

@@ -13,6 +13,7 @@
 #include "ulp/scsi/text_for_test.h"
 #include "ulp/srp/channel.h"
 #include "ulp/srp/service.h"
+#include "ulp/storage/store_bench_for_test.h"
 
 /// A port with one unit of 1,000 blocks, for tests; its store answers when it is told to.
 namespace verbatim::ulp::srp {
@@ -68,66 +69,6 @@ class TargetBench {
  private:
   std::vector<std::byte> memory_;
   std::vector<Slice> pieces_;
-};
-
-/// The store's side of one channel. Lends pages in pieces of `page` bytes.
-class StoreBench {
- public:
-  StoreBench(TargetBench& bench, storage::Session& session, std::uint32_t page = 1 << 30)
-      : bench_(bench), session_(session), page_(page) {}
-
-  void take(const storage::StoreRequest& request) {
-    if (const auto* const back = std::get_if<storage::GiveBack>(&request)) {
-      EXPECT_EQ(loans_.erase(raw(back->tag)), 1u) << "given back, but not lent";
-    } else {
-      waiting.push_back(request);
-    }
-  }
-  /// Answers the request of this index.
-  void answer(std::size_t index, TimeNs now, storage::Output& out) {
-    const storage::StoreRequest request = waiting.at(index);
-    waiting.erase(waiting.begin() + static_cast<long>(index));
-    const auto stored = [&](Tag tag) {
-      session_.on_stored(tag, storage::StoreStatus::done, now, out);
-    };
-    std::visit(Overloaded{[&](const storage::Borrow& b) {
-                            session_.on_pages(b.tag, storage::StoreStatus::done, lend(b), now, out);
-                          },
-                          [&](const storage::Put& p) {
-                            std::byte* at = bench_.disk.data() + p.offset;
-                            for (const Slice& slice : p.from) {
-                              if (slice.data != at) std::memcpy(at, slice.data, slice.bytes);
-                              at += slice.bytes;
-                            }
-                            loans_.erase(raw(p.tag));
-                            stored(p.tag);
-                          },
-                          [&](const storage::Flush& f) { stored(f.tag); },
-                          [&](const storage::Clear& c) {
-                            std::memset(bench_.disk.data() + c.offset, 0, c.bytes);
-                            stored(c.tag);
-                          },
-                          [](const storage::GiveBack&) {}},
-               request);
-  }
-  std::size_t loans() const { return loans_.size(); }
-
-  std::vector<storage::StoreRequest> waiting;
-
- private:
-  std::span<const Slice> lend(const storage::Borrow& borrow) {
-    std::vector<Slice>& loan = loans_[raw(borrow.tag)];
-    loan.clear();
-    for (std::uint32_t at = 0; at < borrow.bytes; at += page_)
-      loan.push_back({bench_.disk.data() + borrow.offset + at, std::min(page_, borrow.bytes - at),
-                      MemoryKey{1}});
-    return loan;
-  }
-
-  TargetBench& bench_;
-  storage::Session& session_;
-  const std::uint32_t page_;
-  std::map<std::uint32_t, std::vector<Slice>> loans_;
 };
 
 /// A command's message. Ranges are described inline, or only the first `inlined` of them.

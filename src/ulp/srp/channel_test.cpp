@@ -10,7 +10,7 @@ class ChannelBench {
                         std::uint32_t page = 1 << 30) {
     auto verdict = target.meet(TargetBench::login_of(action));
     accept = std::move(std::get<storage::Accept>(verdict));
-    store_ = std::make_unique<StoreBench>(target, *accept.session, page);
+    store_ = std::make_unique<storage::StoreBench>(target.disk, *accept.session, page);
   }
   ~ChannelBench() {
     if (accept.session == nullptr) return;
@@ -106,7 +106,7 @@ class ChannelBench {
                        slices.size() > 1 ? fmt::format(" of {}", slices.size()) : "");
   }
 
-  std::unique_ptr<StoreBench> store_;
+  std::unique_ptr<storage::StoreBench> store_;
   storage::Output out_;
   std::deque<std::vector<std::byte>> messages_;
   std::vector<Work> jobs_;

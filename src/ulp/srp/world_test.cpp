@@ -48,8 +48,8 @@ class World {
   void connect() {
     auto verdict = bench_.meet(TargetBench::login_of(static_cast<std::uint8_t>(random_.below(2))));
     session_ = std::move(std::get<storage::Accept>(verdict).session);
-    store_ =
-        std::make_unique<StoreBench>(bench_, *session_, random_.below(2) == 0 ? 1 << 20 : 1000);
+    store_ = std::make_unique<storage::StoreBench>(bench_.disk, *session_,
+                                                   random_.below(2) == 0 ? 1 << 20 : 1000);
     credits_ = 8;
     is_over_ = false;
     receives_.clear();
@@ -306,7 +306,7 @@ class World {
   sim::Random random_;
   TargetBench bench_;
   std::unique_ptr<storage::Session> session_;
-  std::unique_ptr<StoreBench> store_;
+  std::unique_ptr<storage::StoreBench> store_;
   storage::Output out_;
   TimeNs now_ = kSecond;
 
