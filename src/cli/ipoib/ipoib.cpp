@@ -173,7 +173,7 @@ void add_neigh(CLI::App& ipoib, int& exit_status) {
 }  // namespace
 
 void add_ipoib(CLI::App& app, int& exit_status) {
-  auto* ipoib = app.add_subcommand("ipoib", "IP over InfiniBand: interfaces of hosts of a fabric");
+  auto* ipoib = app.add_subcommand("ipoib", "IP over InfiniBand: interfaces of hosts");
   ipoib->require_subcommand(1);
   ipoib->footer(kExamples);
   add_up(*ipoib, exit_status);
