@@ -137,12 +137,12 @@ void Connection::accept_held(TimeNs now) {
     held_.pop_front();
     Transfer* const transfer = begin(Transfer::Role::put_sink, held.header, *buffer, now);
     const Slice& memory = buffer->memory;
-    urgent_.push_back({.message = {.kind = MessageKind::put_accepted,
-                                   .cookie = held.cookie,
-                                   .sink_cookie = raw(transfers_.tag_of(*transfer))},
-                       .key = raw(buffer->remote_key),
-                       .memory = {held.header.payload_bytes,
-                                  reinterpret_cast<std::uint64_t>(memory.data)}});
+    urgent_.push_back(
+        {.message = {.kind = MessageKind::put_accepted,
+                     .cookie = held.cookie,
+                     .sink_cookie = raw(transfers_.tag_of(*transfer))},
+         .key = raw(buffer->remote_key),
+         .memory = {held.header.payload_bytes, reinterpret_cast<std::uint64_t>(memory.data)}});
   }
 }
 
@@ -302,9 +302,8 @@ bool Connection::pump_next(TimeNs now, Output& out) {
     const bool is_get = header.operation == Operation::get;
     Buffer buffer = *parcel.bulk;
     if (!is_get) buffer.memory.bytes = header.payload_bytes;
-    Transfer* const transfer =
-        begin(is_get ? Transfer::Role::get_requester : Transfer::Role::put_source, header, buffer,
-              now);
+    Transfer* const transfer = begin(
+        is_get ? Transfer::Role::get_requester : Transfer::Role::put_source, header, buffer, now);
     emit({.kind = is_get ? MessageKind::get_request : MessageKind::put_request,
           .header = header,
           .cookie = raw(transfers_.tag_of(*transfer))},

@@ -62,9 +62,9 @@ class Connection {
     Ends ends;  // The source is ours.
     ConnectionSizes sizes;
   };
-  static constexpr TimeNs kPatience = 50 * kSecond;     // For the peer's next step.
-  static constexpr TimeNs kKeepAlive = 100 * kSecond;   // Idle for so long, a noop is sent.
-  static constexpr std::size_t kWaitingMax = 128;       // Parcels.
+  static constexpr TimeNs kPatience = 50 * kSecond;    // For the peer's next step.
+  static constexpr TimeNs kKeepAlive = 100 * kSecond;  // Idle for so long, a noop is sent.
+  static constexpr std::size_t kWaitingMax = 128;      // Parcels.
 
   Connection(Above& above, Buffers& buffers, const Agreement& agreement, TimeNs now);
   ~Connection();
@@ -153,15 +153,15 @@ class Connection {
   Above& above_;
   Buffers& buffers_;
   Agreement agreement_;
-  std::uint16_t credits_;        // That we may spend.
-  std::uint16_t owed_ = 0;       // That the peer gets back.
-  std::uint16_t reserved_;       // Receives for what our requests bring.
-  std::uint32_t noops_ = 0;      // Of ours on their way; told by their tags.
+  std::uint16_t credits_;    // That we may spend.
+  std::uint16_t owed_ = 0;   // That the peer gets back.
+  std::uint16_t reserved_;   // Receives for what our requests bring.
+  std::uint32_t noops_ = 0;  // Of ours on their way; told by their tags.
   Slots<Transfer> transfers_{kTransfersMax};
-  std::deque<Urgent> urgent_;    // Cost no credit.
-  std::deque<Parcel> waiting_;   // Each costs one.
+  std::deque<Urgent> urgent_;   // Cost no credit.
+  std::deque<Parcel> waiting_;  // Each costs one.
   std::deque<Held> held_;
-  std::deque<Tag> writing_;      // Transfers, in their order.
+  std::deque<Tag> writing_;  // Transfers, in their order.
   TimeNs last_sent_, last_step_, checked_;
   const char* failure_ = nullptr;
 };

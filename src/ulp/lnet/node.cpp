@@ -63,8 +63,8 @@ std::unexpected<Rejection> Node::refuse(Why why, std::string words,
 std::expected<Node::Accepted, Rejection> Node::on_meeting(LinkId link, const Meeting& meeting,
                                                           TimeNs now) {
   const ConnectionSizes ours;
-  const auto request = decode_message(
-      ByteSpan(meeting.private_data.begin(), meeting.private_data.size()));
+  const auto request =
+      decode_message(ByteSpan(meeting.private_data.begin(), meeting.private_data.size()));
   if (!request || request->kind != MessageKind::connect)
     return refuse(request || request.error() != MessageFault::version ? Why::fatal : Why::version,
                   request ? "it is no request" : text_of(request.error()), ours);
@@ -136,11 +136,10 @@ void Node::on_established(LinkId id, ByteSpan private_data, TimeNs now) {
   if (link.connection == nullptr) {
     const auto answer = decode_message(private_data);
     Peer& peer = peer_of(link.peer);
-    const bool is_right = answer && answer->kind == MessageKind::accept &&
-                          answer->ends.source == link.peer &&
-                          answer->ends.destination == link.own &&
-                          answer->ends.destination_stamp == settings_.stamp &&
-                          answer->sizes.depth > 0 && answer->sizes.depth <= peer.sizes.depth;
+    const bool is_right =
+        answer && answer->kind == MessageKind::accept && answer->ends.source == link.peer &&
+        answer->ends.destination == link.own && answer->ends.destination_stamp == settings_.stamp &&
+        answer->sizes.depth > 0 && answer->sizes.depth <= peer.sizes.depth;
     const Connection::Agreement agreed{
         {link.own, settings_.stamp, link.peer, is_right ? answer->ends.source_stamp : 0},
         is_right ? answer->sizes : ConnectionSizes{}};
@@ -342,8 +341,7 @@ void Node::get(Nid from, std::uint32_t portal, std::uint64_t match_bits, std::ui
                           .match_bits = match_bits,
                           .portal = portal,
                           .bytes = bytes};
-  if (into && bytes <= Message::kPayloadMax)
-    buffers_.give_back(*std::exchange(into, std::nullopt));
+  if (into && bytes <= Message::kPayloadMax) buffers_.give_back(*std::exchange(into, std::nullopt));
   if (!route({header, {}, into}, now))
     end_get(object, {}, fmt::format("no way leads to {}", text_of(from)), now);
 }
@@ -437,8 +435,7 @@ void Node::answer_get(const LnetHeader& get, TimeNs now) {
 }
 
 bool Node::wants(const LnetHeader& header) {
-  if (!is_own(header.destination))
-    return forwards() && own_at(header.destination.net()) != nullptr;
+  if (!is_own(header.destination)) return forwards() && own_at(header.destination.net()) != nullptr;
   if (header.operation == Operation::reply)
     return header.handle.interface == settings_.stamp && expected_.contains(header.handle.object);
   return header.operation == Operation::put && portals_ != nullptr && portals_->wants(header);

@@ -130,7 +130,7 @@ class Node final : public Above {
     std::uint64_t stamp = 0;       // 0: not known.
     ConnectionSizes sizes;         // That it has asked us to keep to.
     int tries = 0, races = 0;
-    std::deque<Parcel> waiting;    // For a connection.
+    std::deque<Parcel> waiting;  // For a connection.
     TimeNs gives_up = kNever;
     std::string words;
   };

@@ -50,8 +50,9 @@ void SelfTestClient::on_put(const LnetHeader& header, ByteSpan payload, TimeNs n
 void SelfTestClient::on_framework(const TestMessage& answer, TimeNs now) {
   framework_bits_ = 0;
   if (state_ != State::ending && answer.status() != 0)
-    return end(fmt::format("the server refuses: {}", std::strerror(static_cast<int>(answer.status()))),
-               now);
+    return end(
+        fmt::format("the server refuses: {}", std::strerror(static_cast<int>(answer.status()))),
+        now);
   if (state_ == State::making) {
     state_ = State::announcing;
     return ask_framework(TestKind::test, TestService::test, now);

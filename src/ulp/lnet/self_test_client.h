@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ulp/lnet/node.h"
-#include "ulp/lnet/wire/self_test.h"
+#include "ulp/lnet/wire/test_message.h"
 
 namespace verbatim::ulp::lnet {
 
@@ -73,7 +73,7 @@ class SelfTestClient {
   TestResult result_;
   TestSession session_;
   std::map<std::uint64_t, Request> requests_;  // By their answers' bits; a bulk's are one more.
-  std::map<const std::byte*, int> lent_;         // Of requests that are over: loans.
+  std::map<const std::byte*, int> lent_;       // Of requests that are over: loans.
   std::uint64_t framework_bits_ = 0;
   std::uint64_t next_bits_;
   std::uint32_t asked_ = 0;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "ulp/lnet/node.h"
-#include "ulp/lnet/wire/self_test.h"
+#include "ulp/lnet/wire/test_message.h"
 
 namespace verbatim::ulp::lnet {
 

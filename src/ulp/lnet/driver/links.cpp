@@ -51,7 +51,7 @@ Result<void> Links::serve(Node& node, service::Loop& loop) {
 }
 
 void Links::note(std::string peer, std::string words) {
-  log(LogLevel::warning, "{}: {}", peer, words);
+  log(LogLevel::warn, "{}: {}", peer, words);
   incidents_.push_back({std::move(peer), std::move(words)});
   if (incidents_.size() > kIncidentsMax) incidents_.pop_front();
 }
@@ -102,14 +102,13 @@ void Links::on_time(TimeNs now) {
 }
 
 void Links::connect(const Node::Wish& wish, TimeNs now) {
-  const auto connection = driver_->connect(
-      rdma::IpService{address_of(wish.peer, kPort)},
-      {.source = address_of(wish.own, 0),
-       .reads = {.initiator = 0, .responder = 0},
-       .retry_count = 5,
-       .rnr_retry_count = 6,
-       .sizes = wish.sizes,
-       .private_data = wish.private_data});
+  const auto connection = driver_->connect(rdma::IpService{address_of(wish.peer, kPort)},
+                                           {.source = address_of(wish.own, 0),
+                                            .reads = {.initiator = 0, .responder = 0},
+                                            .retry_count = 5,
+                                            .rnr_retry_count = 6,
+                                            .sizes = wish.sizes,
+                                            .private_data = wish.private_data});
   if (connection) return node_->on_connecting(link_of(*connection), wish.peer);
   note(text_of(wish.peer), connection.error().text);
   node_->on_refused(wish.peer, connection.error().text, now);

@@ -39,7 +39,7 @@ class Links final : public rdma::Handler, public service::Source {
 
   void on_requested(const rdma::Requested& requested, TimeNs now) override;
   void on_established(const rdma::Established& established, TimeNs now, WorkList& work) override;
-  ReceiveUse on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
+  ReceiveUse on_message(rdma::ConnectionId connection, const ulp::Message& message, TimeNs now,
                         WorkList& work) override;
   void on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status, TimeNs now,
                WorkList& work) override;

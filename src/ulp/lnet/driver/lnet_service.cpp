@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 #include "service/daemon.h"
 #include "ulp/lnet/driver/links.h"
-#include "ulp/lnet/self_test.h"
+#include "ulp/lnet/self_tests.h"
 
 namespace verbatim::ulp::lnet {
 namespace {
@@ -39,7 +40,7 @@ std::vector<std::string> split(const std::string& list) {
 std::vector<Nid> nids_of(const rdma::Device& device, Net net) {
   std::vector<Nid> nids;
   for (const Gid& gid : device.port().gids) {
-    const auto& bytes = gid.bytes();
+    const ByteSpan bytes = std::as_bytes(std::span(gid.bytes));
     const bool is_ipv4 = load_be<std::uint64_t>(bytes.data()) == 0 &&
                          load_be<std::uint32_t>(bytes.data() + 8) == 0xffff;
     if (is_ipv4) nids.push_back(make_nid(net, load_be<std::uint32_t>(bytes.data() + 12)));
@@ -51,8 +52,7 @@ std::vector<Nid> nids_of(const rdma::Device& device, Net net) {
 Result<Nid> parse_own(const std::string& word, const rdma::Device& device) {
   const std::size_t at = word.find('=');
   const auto net = parse_net(std::string_view(word).substr(0, at));
-  if (!net)
-    return refuse(EINVAL, fmt::format("a network is o2ib, o2ib1, ..., not '{}'", word));
+  if (!net) return refuse(EINVAL, fmt::format("a network is o2ib, o2ib1, ..., not '{}'", word));
   if (at != word.npos) {
     const auto nid = parse_nid(word.substr(at + 1) + "@" + text_of(*net));
     if (!nid) return refuse(EINVAL, fmt::format("'{}' has no IPv4 address after the =", word));
@@ -157,8 +157,8 @@ class LnetService {
           if (found == pings_.end()) return;
           found->second.ended = at;
           found->second.info = decode_ping_info(payload);
-          found->second.words = words.empty() && !found->second.info ? "its answer is no ping's"
-                                                                      : words;
+          found->second.words =
+              words.empty() && !found->second.info ? "its answer is no ping's" : words;
         },
         now);
     links_->flush(now);
@@ -169,7 +169,8 @@ class LnetService {
     const auto nid = nid_of(question);
     if (!nid) return std::unexpected(nid.error());
     TestPlan plan{.server = *nid};
-    const std::string what = question.value("what", "ping"), check = question.value("check", "full");
+    const std::string what = question.value("what", "ping"),
+                      check = question.value("check", "full");
     plan.service = what == "ping" ? TestService::ping : TestService::bulk;
     plan.kind = what == "write" ? BulkKind::write : BulkKind::read;
     plan.check = check == "none"     ? BulkCheck::none
@@ -200,9 +201,8 @@ class LnetService {
     const auto found = pings_.find(number);
     if (found == pings_.end()) return refuse(ENOENT, "no such ping is known any more");
     const Ping& ping = found->second;
-    nlohmann::json answer{{"over", ping.ended != 0},
-                          {"words", ping.words},
-                          {"nanoseconds", ping.ended - ping.began}};
+    nlohmann::json answer{
+        {"over", ping.ended != 0}, {"words", ping.words}, {"nanoseconds", ping.ended - ping.began}};
     if (ping.info) {
       nlohmann::json ends = nlohmann::json::array();
       for (const PingInfo::End& end : ping.info->ends)

@@ -249,10 +249,11 @@ std::optional<Refusal> decode_refusal(ByteSpan bytes) {
   const auto order = order_of(bytes.data());
   if (!order) return std::nullopt;
   const auto at = bytes.data();
-  return Refusal{.why = Why{std::to_integer<std::uint8_t>(bytes[6])},
-                 .stamp = load<std::uint64_t>(*order, at + 8),
-                 .sizes = {load<std::uint16_t>(*order, at + 16), load<std::uint16_t>(*order, at + 18),
-                           load<std::uint32_t>(*order, at + 20)}};
+  return Refusal{
+      .why = Why{std::to_integer<std::uint8_t>(bytes[6])},
+      .stamp = load<std::uint64_t>(*order, at + 8),
+      .sizes = {load<std::uint16_t>(*order, at + 16), load<std::uint16_t>(*order, at + 18),
+                load<std::uint32_t>(*order, at + 20)}};
 }
 
 }  // namespace verbatim::ulp::lnet

@@ -1,4 +1,4 @@
-#include "ulp/lnet/wire/self_test.h"
+#include "ulp/lnet/wire/test_message.h"
 
 #include <algorithm>
 #include <cstring>
@@ -40,8 +40,7 @@ std::optional<TestMessage> TestMessage::decode(ByteSpan bytes) {
   if (bytes.size() < kSize) return std::nullopt;
   TestMessage message;
   std::ranges::copy(bytes.first(kSize), message.bytes_.begin());
-  message.order_ =
-      load_le<std::uint32_t>(bytes.data()) == kMagic ? Order::little : Order::big;
+  message.order_ = load_le<std::uint32_t>(bytes.data()) == kMagic ? Order::little : Order::big;
   if (message.u32(0) != kMagic || message.u32(4) != kVersion) return std::nullopt;
   return message;
 }

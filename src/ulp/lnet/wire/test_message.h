@@ -38,7 +38,9 @@ enum class TestKind : std::uint32_t {
   ping = 14,
   join = 16,
 };
-constexpr TestKind answer_to(TestKind kind) { return TestKind{static_cast<std::uint32_t>(kind) + 1}; }
+constexpr TestKind answer_to(TestKind kind) {
+  return TestKind{static_cast<std::uint32_t>(kind) + 1};
+}
 
 struct TestSession {
   std::uint64_t nid = 0, stamp = 0;
@@ -101,8 +103,12 @@ class TestMessage {
  private:
   std::size_t session_at() const;
   static constexpr std::size_t kBody = 24;
-  std::uint32_t u32(std::size_t at) const { return load<std::uint32_t>(order_, bytes_.data() + at); }
-  std::uint64_t u64(std::size_t at) const { return load<std::uint64_t>(order_, bytes_.data() + at); }
+  std::uint32_t u32(std::size_t at) const {
+    return load<std::uint32_t>(order_, bytes_.data() + at);
+  }
+  std::uint64_t u64(std::size_t at) const {
+    return load<std::uint64_t>(order_, bytes_.data() + at);
+  }
 
   Order order_ = Order::little;
   std::array<std::byte, kSize> bytes_{};
