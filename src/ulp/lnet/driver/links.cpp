@@ -1,5 +1,6 @@
 #include "ulp/lnet/driver/links.h"
 
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -41,7 +42,9 @@ Result<std::unique_ptr<Links>> Links::create(std::uint32_t buffers) {
 
 Result<void> Links::serve(Node& node, service::Loop& loop) {
   node_ = &node;
+  std::set<std::uint32_t> addresses;  // Networks may share one.
   for (const Nid nid : node.settings().own) {
+    if (!addresses.insert(nid.address()).second) continue;
     const auto listener = driver_->listen(rdma::IpService{address_of(nid, kPort)});
     if (!listener) return std::unexpected(listener.error());
   }
