@@ -81,7 +81,7 @@ def two_nodes(bench):
 
 
 def a_killed_node_is_known_again(bench):
-    os.kill(bench.show("b")["pid"], signal.SIGKILL)
+    os.kill(bench.show("b")["process"], signal.SIGKILL)
     wait_until(lambda: not bench.show("a")["peers"][0]["connected"], SECONDS, "a to notice that b is gone")
     bench.expect_refusal(1, bench.nid("b"), "ping", "--node", "a", bench.nid("b"))
     bench.up("b")
