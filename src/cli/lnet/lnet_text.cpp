@@ -6,6 +6,13 @@
 #include <nlohmann/json.hpp>
 
 namespace verbatim::cli {
+namespace {
+
+double seconds_of(const nlohmann::json& result) {
+  return static_cast<double>(result.value("nanoseconds", std::uint64_t{0})) / 1e9;
+}
+
+}  // namespace
 
 std::string lnet_text(const nlohmann::json& status) {
   std::string text;
@@ -31,9 +38,8 @@ std::string lnet_text(const nlohmann::json& status) {
 }
 
 std::string ping_text(const std::string& nid, const nlohmann::json& result) {
-  std::string text =
-      fmt::format("{}: {:.3f} ms{}\n", nid, result.value("nanoseconds", std::uint64_t{0}) / 1e6,
-                  result.value("routes", false) ? ", forwards" : "");
+  std::string text = fmt::format("{}: {:.3f} ms{}\n", nid, 1e3 * seconds_of(result),
+                                 result.value("routes", false) ? ", forwards" : "");
   for (const auto& end : result.at("ends"))
     text += fmt::format("  {} {}\n", end.value("nid", ""), end.value("up", false) ? "up" : "down");
   return text;
@@ -41,7 +47,7 @@ std::string ping_text(const std::string& nid, const nlohmann::json& result) {
 
 std::string test_text(const nlohmann::json& result, std::uint64_t bytes) {
   const std::uint64_t done = result.value("done", std::uint64_t{0});
-  const double seconds = result.value("nanoseconds", std::uint64_t{0}) / 1e9;
+  const double seconds = seconds_of(result);
   std::string text = fmt::format("{} requests, {} errors, {:.3f} s", done,
                                  result.value("errors", std::uint64_t{0}), seconds);
   if (seconds > 0) {

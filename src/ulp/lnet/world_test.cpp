@@ -73,10 +73,10 @@ class World {
     }
     now = until;
   }
-  /// Until nothing is under way, a minute at most.
+  /// Half an hour at most: who is cut off waits for a minute, again and again.
   template <typename Done>
   bool run_until(Done done) {
-    for (const TimeNs end = now + 200 * kSecond; now < end && !done();) run(now + kSecond);
+    for (const TimeNs end = now + 1800 * kSecond; now < end && !done();) run(now + kSecond);
     return done();
   }
 
