@@ -17,6 +17,8 @@ from testbed import SKIPPED, are_installed, option_parser, wait_until  # noqa: E
 OPTIONS = None  # Set in main.
 SECONDS_MAX = 60
 MTU = 2044  # Of a link of 2048 bytes, less the encapsulation header.
+CONNECTED_MTU = 65520
+CONNECTED = ("--mode", "connected")
 HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
 NAMESPACES = ("unshare", "--map-root-user", "--net")
 
@@ -103,6 +105,20 @@ class Ipoib(unittest.TestCase):
         for options in (("-n", "10M"), ("-n", "10M", "-R"), ("-u", "-b", "20M", "-n", "2M")):
             told = json.loads(self.on("H1", "iperf3", "--json", "-c", HOSTS["H2"][0], *options))
             self.assertGreater(told["end"]["sum" if "-u" in options else "sum_received"]["bytes"], 1_000_000)
+
+    def test_connected_mode(self):
+        for host in HOSTS:
+            self.up(host, *CONNECTED)
+        self.assertEqual(json.loads(self.on("H1", "ip", "-json", "link", "show", "ib0"))[0]["mtu"], CONNECTED_MTU)
+        for here, there in (("H1", "H2"), ("H2", "H1")):
+            ipv4, ipv6 = HOSTS[there]
+            self.ping(here, ipv4, "-s", str(CONNECTED_MTU - 28), "-M", "do")
+            self.ping(here, ipv6, "-s", str(CONNECTED_MTU - 48), "-M", "do")
+        shown = self.shown("H1")
+        self.assertEqual([(one["address"], one["state"], one["mtu"]) for one in shown["connections"]],
+                         [(self.shown("H2")["address"], "connected", CONNECTED_MTU)])
+        self.assertGreater(shown["counters"]["connected_sent"], 0)
+        self.assertGreater(shown["counters"]["connected_received"], 0)
 
     def test_wrong_set_ups_say_what_to_do(self):
         def refusal(*words, **environment):

@@ -121,7 +121,8 @@ class World {
                             [&](const AskPath& asked) { asked_.push_back(asked.gid); },
                             [&](const CloseWay& close) { EXPECT_EQ(paths_.erase(close.way), 1u); },
                             [&](const Join& join) { joined_.try_emplace(join.group); },
-                            [&](const Leave& leave) { EXPECT_EQ(joined_.erase(leave.group), 1u); }},
+                            [&](const Leave& leave) { EXPECT_EQ(joined_.erase(leave.group), 1u); },
+                            [&](const auto&) { ADD_FAILURE() << "of connected mode"; }},
                  output);
     }
     for (const SocketAddress& hop : hops) {

@@ -29,6 +29,14 @@ void Neighbours::send(const SocketAddress& hop, const SocketAddress& source, Byt
     neighbour.tries = 0;
     ask(hop, neighbour, now, out);
   }
+  send_to(hop, neighbour, packet, now, out);
+}
+
+void Neighbours::send_to(const SocketAddress& ip, Neighbour& neighbour, ByteSpan packet, TimeNs now,
+                         Outputs& out) {
+  if (settings_.is_connected() &&
+      connections_.send(neighbour.address, ip, packet, now, out) == Connections::Use::taken)
+    return;
   send_by(*neighbour.path, neighbour.address.qpn, type_of(packet), packet, out);
 }
 
@@ -102,14 +110,13 @@ void Neighbours::learn(const SocketAddress& ip, const HardwareAddress& address, 
   neighbour.stale_at = now + kReachable;
   neighbour.due = now + kIdle;
   set_due(neighbour.due);
-  release(neighbour, out);
+  release(ip, neighbour, now, out);
 }
 
-void Neighbours::release(Neighbour& neighbour, Outputs& out) {
+void Neighbours::release(const SocketAddress& ip, Neighbour& neighbour, TimeNs now, Outputs& out) {
   for (Packet& packet : std::exchange(neighbour.waiting, {})) {
-    const EtherType type = type_of(packet);
     released_.push_back(std::move(packet));
-    send_by(*neighbour.path, neighbour.address.qpn, type, released_.back(), out);
+    send_to(ip, neighbour, released_.back(), now, out);
   }
 }
 
