@@ -183,13 +183,14 @@ void Kernel::limit_groups(std::uint32_t mtu) {
   constexpr std::uint32_t kIpv4Metric = 1 << 20;  // Whoever has routes for groups keeps them.
   constexpr std::uint32_t kIpv6Metric = 255;      // Before the kernel's own of each interface.
   struct Range {
-    std::uint8_t family, prefix, table, scope;
+    std::uint8_t family, prefix, table, scope, type;
     SocketAddress address;
     std::uint32_t metric;
   };
-  const Range all[] = {
-      {AF_INET, 4, RT_TABLE_MAIN, RT_SCOPE_LINK, SocketAddress::ipv4({224}), kIpv4Metric},
-      {AF_INET6, 8, RT_TABLE_LOCAL, RT_SCOPE_UNIVERSE, SocketAddress::ipv6({0xff}), kIpv6Metric}};
+  const Range all[] = {{AF_INET, 4, RT_TABLE_MAIN, RT_SCOPE_LINK, RTN_UNICAST,
+                        SocketAddress::ipv4({224}), kIpv4Metric},
+                       {AF_INET6, 8, RT_TABLE_LOCAL, RT_SCOPE_UNIVERSE, RTN_MULTICAST,
+                        SocketAddress::ipv6({0xff}), kIpv6Metric}};
   for (const Range& groups : all) {
     Question question(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK,
                       rtmsg{.rtm_family = groups.family,
@@ -197,7 +198,7 @@ void Kernel::limit_groups(std::uint32_t mtu) {
                             .rtm_table = groups.table,
                             .rtm_protocol = RTPROT_KERNEL,
                             .rtm_scope = groups.scope,
-                            .rtm_type = groups.family == AF_INET ? RTN_UNICAST : RTN_MULTICAST},
+                            .rtm_type = groups.type},
                       ++sequence_);
     struct {
       rtattr attribute{RTA_LENGTH(sizeof(std::uint32_t)), RTAX_MTU};
