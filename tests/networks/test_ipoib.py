@@ -23,9 +23,18 @@ HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
 NAMESPACES = ("unshare", "--map-root-user", "--net")
 
 
-class Ipoib(unittest.TestCase):
+class BedOfCards(FabricBed):
+    """Whose hosts have newer cards."""
+
+    def environment(self):
+        return super().environment() | {"VERBATIM_PROFILE": "connectx-7"}
+
+
+class IpoibTest(unittest.TestCase):
+    make_bed = FabricBed
+
     def setUp(self):
-        self.bed = FabricBed(OPTIONS)
+        self.bed = self.make_bed(OPTIONS)
         self.bed.end_with(self)
         self.bed.up(CHAIN)
         self.bed.start_manager("H1")
@@ -60,6 +69,23 @@ class Ipoib(unittest.TestCase):
     def ping(self, host, to, *options):
         self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
 
+    def refusal(self, *words, **environment):
+        done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
+                              env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
+        self.assertNotEqual(done.returncode, 0, words)
+        return done.stderr
+
+
+class IpoibOnCards(IpoibTest):
+    make_bed = BedOfCards
+
+    def test_enhanced_ipoib_has_no_connected_mode(self):
+        place = str(self.places["H1"].pid)
+        self.assertIn("Enhanced IPoIB", self.refusal("up", "--host", "H1", "--netns", place, *CONNECTED))
+        self.up("H1")
+
+
+class Ipoib(IpoibTest):
     def test_two_hosts(self):
         for host in HOSTS:
             self.up(host)
@@ -117,12 +143,13 @@ class Ipoib(unittest.TestCase):
         self.expect_streams("10M", "10M")
 
     def expect_streams(self, there, back):
-        """TCP in both directions, and UDP."""
-        self.start_on("H2", "iperf3", "--server")
-        wait_until(lambda: "5201" in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
-        for options in (("-n", there), ("-n", back, "-R"), ("-u", "-b", "20M", "-n", "2M")):
-            told = json.loads(self.on("H1", "iperf3", "--json", "-c", HOSTS["H2"][0], *options))
+        """TCP in both directions, and UDP. Each has a server of its own: iperf3's is busy for a while after a test."""
+        for port, options in enumerate((("-n", there), ("-n", back, "-R"), ("-u", "-b", "20M", "-n", "2M")), 5201):
+            server = self.start_on("H2", "iperf3", "--server", "--one-off", "--port", str(port))
+            wait_until(lambda: str(port) in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
+            told = json.loads(self.on("H1", "iperf3", "--json", "--port", str(port), "-c", HOSTS["H2"][0], *options))
             self.assertGreater(told["end"]["sum" if "-u" in options else "sum_received"]["bytes"], 1_000_000)
+            self.assertEqual(server.wait(SECONDS_MAX), 0)
 
     def test_connected_mode(self):
         for host in HOSTS:
@@ -155,12 +182,7 @@ class Ipoib(unittest.TestCase):
         self.assertEqual(self.shown("H1")["counters"]["connected_sent"], 0)
 
     def test_wrong_set_ups_say_what_to_do(self):
-        def refusal(*words, **environment):
-            done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
-                                  env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
-            self.assertNotEqual(done.returncode, 0, words)
-            return done.stderr
-
+        refusal = self.refusal
         place = str(self.places["H1"].pid)
         self.assertIn("--host", refusal("up", "--node", "a"))
         self.assertIn("iWARP", refusal("up", "--node", "a", "--protocol", "iwarp"))
