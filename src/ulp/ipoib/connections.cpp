@@ -127,10 +127,19 @@ void Connections::close(Peer& peer, bool is_refused, TimeNs now, Outputs& out) {
   peer.is_refused = is_refused;
   const TimeNs pause = is_refused ? kRefused : was_of_use ? 0 : kTryAgain << (peer.failures - 1);
   set_due(peer, now + pause);
-  for (Held& held : std::exchange(peer.waiting, {})) {
+  auto waiting = std::exchange(peer.waiting, {});
+  if (!is_refused) return static_cast<void>(lost_.emplace_back(peer.address, std::move(waiting)));
+  for (Held& held : waiting) {
     released_.push_back(std::move(held.packet));
     send_closed(peer, held.hop, released_.back(), out);
   }
+}
+
+std::optional<Connections::Lost> Connections::take_lost() {
+  if (lost_.empty()) return std::nullopt;
+  auto lost = std::move(lost_.back());
+  lost_.pop_back();
+  return lost;
 }
 
 void Connections::end(Peer& peer, Outputs& out) {

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace verbatim::ulp::ipoib {
 /// used in one direction, for the peer makes its own. A pure step.
 ///
 ///     asked --on_connected--> open --idle--> (forgotten)
-///      ^ |                     | it ends
+///      ^ |                     | it ends: lost
 ///      | '--on_ended, time--> closed: datagrams, and a new try with a later packet
 ///      '------------------------'
 ///
@@ -52,7 +53,20 @@ class Connections {
   void on_ended(PeerId id, bool is_refused, TimeNs now, Outputs& out);
 
   void on_time(TimeNs now, Outputs& out);
-  TimeNs deadline() const { return due_; }
+  TimeNs deadline() const { return lost_.empty() ? due_ : 0; }
+
+  struct Held {
+    SocketAddress hop;
+    Packet packet;
+  };
+  /// Nobody can be reached at this address: perhaps the peer begins anew, by another one. What has
+  /// waited for the connection is to be sent again.
+  struct Lost {
+    HardwareAddress address;
+    std::vector<Held> waiting;
+  };
+  /// After each input.
+  std::optional<Lost> take_lost();
 
   struct Shown {
     HardwareAddress address;
@@ -67,10 +81,6 @@ class Connections {
     Gid gid{};
     Qpn qpn{};
     auto operator<=>(const Key&) const = default;
-  };
-  struct Held {
-    SocketAddress hop;
-    Packet packet;
   };
   enum class State : std::uint8_t { asked, open, closed };
   struct Peer {
@@ -106,6 +116,7 @@ class Connections {
   SenderCounters& counters_;
   Map peers_;
   std::unordered_map<PeerId, Peer*> by_id_;  // Those that are asked or open.
+  std::vector<Lost> lost_;
   std::uint32_t last_id_ = 0;
   TimeNs due_ = kNever;  // No later than that of any peer.
 };

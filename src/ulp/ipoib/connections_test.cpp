@@ -88,26 +88,53 @@ TEST(IpoibConnections, RefusedPeerIsOneOfDatagramsForAWhile) {
   EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "connect 2 to QP 0x48");
 }
 
-TEST(IpoibConnections, WhoCannotBeReachedIsTriedEverLaterThenCountsAsRefused) {
+TEST(IpoibConnections, WhoCannotBeReachedIsAskedForAndTriedEverLaterThenCountsAsRefused) {
   ConnectedBench ib;
-  EXPECT_EQ(ib.ended(1), "");  // Dropped, but nobody is told a length for minutes.
+  const auto answers = [&] {
+    ib.arp(Arp::Operation::reply, "10.9.0.2", 0x48, "10.9.0.1", SenderBench::kPeer, kConnected);
+    return ib.path(0x50);
+  };
+  EXPECT_EQ(ib.ended(1), "close 0x50, who has 10.9.0.2 to group 0x1");
+  EXPECT_EQ(answers(), "");  // Dropped, but nobody is told a length for minutes.
   EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "");
   ib.now += kSecond;
   EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "connect 2 to QP 0x48");
-  EXPECT_EQ(ib.ended(2), "");
+  EXPECT_EQ(ib.ended(2), "close 0x50, who has 10.9.0.2 to group 0x1");
+  EXPECT_EQ(answers(), "");
+  EXPECT_EQ(ib.sender.counters().unreachable, 3u);
   ib.now += 2 * kSecond;
   EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "connect 3 to QP 0x48");
   EXPECT_EQ(ib.ended(3), "60000 is longer than 2044 of 10.9.0.2");
-  EXPECT_EQ(ib.sender.counters().unreachable, 3u);
 }
 
 TEST(IpoibConnections, LostConnectionIsMadeAnewByTheNextPacket) {
   ConnectedBench ib;
   ib.connected(1, kReceiveBytes);
   ib.sender.on_sent(PeerId{1}, ib.now);
-  EXPECT_EQ(ib.ended(1), "");
-  EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "connect 2 to QP 0x48");
+  EXPECT_EQ(ib.ended(1), "close 0x50, who has 10.9.0.2 to group 0x1");
+  EXPECT_EQ(ib.packet("10.9.0.2", 60'000), "");
+  EXPECT_EQ(
+      ib.arp(Arp::Operation::reply, "10.9.0.2", 0x48, "10.9.0.1", SenderBench::kPeer, kConnected),
+      "path to fe80::2:c903:31:78f2, connect 2 to QP 0x48");
   EXPECT_EQ(ib.connected(2, kReceiveBytes), "0800 60000 by connection 2");
+}
+
+TEST(IpoibConnections, WhatWaitsForAPeerThatBeginsAnewFollowsIt) {
+  for (const bool is_heard_before : {false, true}) {
+    ConnectedBench ib;
+    const auto is_heard = [&] {
+      return ib.arp(Arp::Operation::request, "10.9.0.2", 0x49, "10.9.0.2", SenderBench::kPeer,
+                    kConnected);
+    };
+    if (is_heard_before) {
+      EXPECT_EQ(is_heard(), "");
+      EXPECT_EQ(ib.ended(1), "connect 2 to QP 0x49");
+    } else {
+      EXPECT_EQ(ib.ended(1), "close 0x50, who has 10.9.0.2 to group 0x1");
+      EXPECT_EQ(is_heard(), "path to fe80::2:c903:31:78f2, connect 2 to QP 0x49");
+    }
+    EXPECT_EQ(ib.connected(2, kReceiveBytes), "0800 60000 by connection 2");
+  }
 }
 
 TEST(IpoibConnections, RestartedPeerIsAnother) {
@@ -139,7 +166,12 @@ TEST(IpoibConnections, WhatWaitsAndWhatIsInFlightIsBounded) {
 
 TEST(IpoibConnections, NoAnswerAndNoProgressEndIt) {
   ConnectedBench ib;
-  EXPECT_EQ(ib.time(ib.now + 10 * kSecond), "end 1");
+  const auto answers = [&] {
+    ib.arp(Arp::Operation::reply, "10.9.0.2", 0x48, "10.9.0.1", SenderBench::kPeer, kConnected);
+    ib.path(0x50);
+  };
+  EXPECT_EQ(ib.time(ib.now + 10 * kSecond), "end 1, close 0x50, who has 10.9.0.2 to group 0x1");
+  answers();
   ib.now += kSecond;
   ib.packet("10.9.0.2", 60'000);
   ib.connected(2, kReceiveBytes);
@@ -147,7 +179,7 @@ TEST(IpoibConnections, NoAnswerAndNoProgressEndIt) {
   ib.sender.on_sent(PeerId{2}, ib.now);
   ib.packet("10.9.0.2", 60'000);
   EXPECT_EQ(ib.time(ib.now + 4 * kSecond), "");
-  EXPECT_EQ(ib.time(ib.now + kSecond), "end 2");
+  EXPECT_EQ(ib.time(ib.now + kSecond), "end 2, close 0x50, who has 10.9.0.2 to group 0x1");
 }
 
 TEST(IpoibConnections, IdleOneIsEnded) {

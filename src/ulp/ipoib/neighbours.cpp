@@ -40,6 +40,17 @@ void Neighbours::send_to(const SocketAddress& ip, Neighbour& neighbour, ByteSpan
   send_by(*neighbour.path, neighbour.address.qpn, type_of(packet), packet, out);
 }
 
+void Neighbours::on_lost(Connections::Lost& lost, TimeNs now, Outputs& out) {
+  for (auto& [ip, neighbour] : neighbours_) {
+    const bool is_there = neighbour.path != nullptr && neighbour.address == lost.address;
+    if (is_there && has_room(out)) begin_to_ask(ip, neighbour, now, out);
+  }
+  for (auto& held : lost.waiting) {
+    released_.push_back(std::move(held.packet));
+    send(held.hop, {}, released_.back(), now, out);
+  }
+}
+
 Neighbours::Neighbour* Neighbours::neighbour_at(const SocketAddress& ip,
                                                 const SocketAddress& source, TimeNs now,
                                                 Outputs& out) {

@@ -51,6 +51,9 @@ class Neighbours {
   void send(const SocketAddress& hop, const SocketAddress& source, ByteSpan packet, TimeNs now,
             Outputs& out);
 
+  /// Those with this address are asked for anew, and what waited for it is sent when they answer.
+  void on_lost(Connections::Lost& lost, TimeNs now, Outputs& out);
+
   /// Addresses of the interface: new ones are announced, twice.
   void set_own(const std::vector<SocketAddress>& addresses, TimeNs now, Outputs& out);
   bool is_own(const SocketAddress& address) const;
