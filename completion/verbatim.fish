@@ -134,7 +134,7 @@ complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a neigh -d 'Show neighbours'
 complete -c verbatim -n '__verbatim_is_in_ipoib up down show neigh' -x -l name -a ib0 -d 'The interface'
-complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a datagram -d 'How packets travel'
+complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a 'datagram connected' -d 'How packets travel'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
 complete -c verbatim -n '__verbatim_is_in_ipoib show' -l json -d 'Print JSON'

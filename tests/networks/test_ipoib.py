@@ -17,13 +17,24 @@ from testbed import SKIPPED, are_installed, option_parser, wait_until  # noqa: E
 OPTIONS = None  # Set in main.
 SECONDS_MAX = 60
 MTU = 2044  # Of a link of 2048 bytes, less the encapsulation header.
+CONNECTED_MTU = 65520
+CONNECTED = ("--mode", "connected")
 HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
 NAMESPACES = ("unshare", "--map-root-user", "--net")
 
 
-class Ipoib(unittest.TestCase):
+class BedOfCards(FabricBed):
+    """Whose hosts have newer cards."""
+
+    def environment(self):
+        return super().environment() | {"VERBATIM_PROFILE": "connectx-7"}
+
+
+class IpoibTest(unittest.TestCase):
+    make_bed = FabricBed
+
     def setUp(self):
-        self.bed = FabricBed(OPTIONS)
+        self.bed = self.make_bed(OPTIONS)
         self.bed.end_with(self)
         self.bed.up(CHAIN)
         self.bed.start_manager("H1")
@@ -58,6 +69,23 @@ class Ipoib(unittest.TestCase):
     def ping(self, host, to, *options):
         self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
 
+    def refusal(self, *words, **environment):
+        done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
+                              env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
+        self.assertNotEqual(done.returncode, 0, words)
+        return done.stderr
+
+
+class IpoibOnCards(IpoibTest):
+    make_bed = BedOfCards
+
+    def test_enhanced_ipoib_has_no_connected_mode(self):
+        place = str(self.places["H1"].pid)
+        self.assertIn("Enhanced IPoIB", self.refusal("up", "--host", "H1", "--netns", place, *CONNECTED))
+        self.up("H1")
+
+
+class Ipoib(IpoibTest):
     def test_two_hosts(self):
         for host in HOSTS:
             self.up(host)
@@ -84,33 +112,77 @@ class Ipoib(unittest.TestCase):
         self.assertNotEqual(self.shown("H2")["queue_pair"], before)
         self.ping("H1", HOSTS["H2"][0])
 
+    def expect_multicast(self, speaker, listener, length):
+        """Groups of both families: what is sent to them arrives."""
+        for group, gid in (("239.1.2.3", "ff12:401b:ffff::f01:203"), ("ff15::77", "ff12:601b:ffff::77")):
+            takes = self.start_on(listener, sys.executable, "-c", LISTENER, group, str(length))
+            wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(listener)["groups"],
+                       SECONDS_MAX, f"the listener of {group}")
+            gives = self.start_on(speaker, sys.executable, "-c", SPEAKER, group, str(length))
+            self.assertEqual(takes.wait(SECONDS_MAX), 0)
+            FabricBed.end(gives)
+
     def test_multicast(self):
         for host in HOSTS:
             self.up(host)
-        group = "239.1.2.3"
-        listener = self.start_on("H2", sys.executable, "-c", LISTENER, group, HOSTS["H2"][0])
-        wait_until(lambda: {"gid": "ff12:401b:ffff::f01:203", "joined": True, "receives": True} in self.shown("H2")["groups"],
-                   SECONDS_MAX, "the group's listener")
-        self.start_on("H1", sys.executable, "-c", SPEAKER, group, HOSTS["H1"][0])
-        self.assertEqual(listener.wait(SECONDS_MAX), 0)
+        self.expect_multicast("H1", "H2", 1000)
+
+    def test_multicast_in_connected_mode_goes_by_datagrams(self):
+        """The kernel cuts what is longer than they are. One of the two has only them."""
+        self.up("H1", *CONNECTED)
+        self.up("H2")
+        for speaker, listener in (("H1", "H2"), ("H2", "H1")):
+            self.expect_multicast(speaker, listener, 5000)
+        self.assertEqual(self.shown("H1")["counters"]["too_long"], 0)
+        self.assertEqual(self.shown("H1")["counters"]["connected_sent"], 0)
 
     @unittest.skipUnless(shutil.which("iperf3"), "iperf3 is not installed")
     def test_tcp_and_udp(self):
         for host in HOSTS:
             self.up(host)
-        self.start_on("H2", "iperf3", "--server")
-        wait_until(lambda: "5201" in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
-        for options in (("-n", "10M"), ("-n", "10M", "-R"), ("-u", "-b", "20M", "-n", "2M")):
-            told = json.loads(self.on("H1", "iperf3", "--json", "-c", HOSTS["H2"][0], *options))
+        self.expect_streams("10M", "10M")
+
+    def expect_streams(self, there, back):
+        """TCP in both directions, and UDP. Each has a server of its own: iperf3's is busy for a while after a test."""
+        for port, options in enumerate((("-n", there), ("-n", back, "-R"), ("-u", "-b", "20M", "-n", "2M")), 5201):
+            server = self.start_on("H2", "iperf3", "--server", "--one-off", "--port", str(port))
+            wait_until(lambda: str(port) in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
+            told = json.loads(self.on("H1", "iperf3", "--json", "--port", str(port), "-c", HOSTS["H2"][0], *options))
             self.assertGreater(told["end"]["sum" if "-u" in options else "sum_received"]["bytes"], 1_000_000)
+            self.assertEqual(server.wait(SECONDS_MAX), 0)
+
+    def test_connected_mode(self):
+        for host in HOSTS:
+            self.up(host, *CONNECTED)
+        self.assertEqual(json.loads(self.on("H1", "ip", "-json", "link", "show", "ib0"))[0]["mtu"], CONNECTED_MTU)
+        for here, there in (("H1", "H2"), ("H2", "H1")):
+            ipv4, ipv6 = HOSTS[there]
+            self.ping(here, ipv4, "-s", str(CONNECTED_MTU - 28), "-M", "do")
+            self.ping(here, ipv6, "-s", str(CONNECTED_MTU - 48), "-M", "do")
+        shown = self.shown("H1")
+        self.assertEqual([(one["address"], one["state"], one["mtu"]) for one in shown["connections"]],
+                         [(self.shown("H2")["address"], "connected", CONNECTED_MTU)])
+        self.assertGreater(shown["counters"]["connected_sent"], 0)
+        self.assertGreater(shown["counters"]["connected_received"], 0)
+        self.expect_streams("60M", "60M")
+        self.bed.verbatim("ipoib", "down", "--host", "H2")
+        self.up("H2", *CONNECTED)
+        self.ping("H1", HOSTS["H2"][0], "-s", str(CONNECTED_MTU - 28), "-M", "do")
+        self.assertIn(f"connection to {self.shown('H2')['address']}: connected", self.bed.verbatim("ipoib", "show", "--host", "H1"))
+
+    def test_peer_without_connected_mode_is_sent_datagrams(self):
+        self.up("H1", *CONNECTED)
+        self.up("H2")
+        for address, header in zip(HOSTS["H2"], (28, 48)):
+            said = self.on("H1", "ping", "-c", "3", "-i", "0.2", "-s", str(MTU + 1 - header), "-M", "do", address, fails=True)
+            self.assertRegex(said, f"mtu ?[=:] ?{MTU}")
+            self.ping("H1", address, "-s", str(MTU - header), "-M", "do")
+            self.ping("H1", address, "-s", "20000")  # The kernel knows the length by now, and cuts.
+        self.expect_streams("10M", "10M")
+        self.assertEqual(self.shown("H1")["counters"]["connected_sent"], 0)
 
     def test_wrong_set_ups_say_what_to_do(self):
-        def refusal(*words, **environment):
-            done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
-                                  env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
-            self.assertNotEqual(done.returncode, 0, words)
-            return done.stderr
-
+        refusal = self.refusal
         place = str(self.places["H1"].pid)
         self.assertIn("--host", refusal("up", "--node", "a"))
         self.assertIn("iWARP", refusal("up", "--node", "a", "--protocol", "iwarp"))
@@ -124,20 +196,31 @@ class Ipoib(unittest.TestCase):
 
 
 LISTENER = """
-import socket, sys
-group, own = sys.argv[1:]
-taker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+import socket, struct, sys
+group, length = sys.argv[1], int(sys.argv[2])
+index = socket.if_nametoindex("ib0")
+if ":" in group:
+    taker = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    options = socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, group) + struct.pack("=I", index)
+else:
+    taker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    options = socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + struct.pack("=4xI", index)
 taker.bind(("", 4000))
-taker.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
-assert taker.recv(100) == b"to all"
+taker.setsockopt(*options)
+assert taker.recv(65536) == b"x" * length
 """
 SPEAKER = """
-import socket, sys, time
-group, own = sys.argv[1:]
-giver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-giver.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+import socket, struct, sys, time
+group, length = sys.argv[1], int(sys.argv[2])
+index = socket.if_nametoindex("ib0")
+if ":" in group:
+    giver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    giver.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+else:
+    giver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    giver.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=8xI", index))
 while True:
-    giver.sendto(b"to all", (group, 4000))
+    giver.sendto(b"x" * length, (group, 4000))
     time.sleep(0.1)
 """
 

@@ -146,7 +146,9 @@ Result<void> Device::read_limits() {
              .reads_as_initiator = at_most<std::uint8_t>(has.max_qp_init_rd_atom),
              .reads_as_responder = at_most<std::uint8_t>(has.max_qp_rd_atom),
              .has_windows = (has.device_cap_flags & kWindows) != 0,
-             .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP};
+             .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP,
+             .vendor = has.vendor_id,
+             .part = has.vendor_part_id};
   return {};
 }
 

@@ -29,6 +29,7 @@ struct Limits {
   std::uint8_t reads_as_responder = 0;
   bool has_windows = false;  // Type 2: siw has none.
   bool is_iwarp = false;
+  std::uint32_t vendor = 0, part = 0;
 };
 
 /// One port, as engines need it. `pkeys` by index.
