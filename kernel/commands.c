@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Commands: one at a time. tc wants to know whether a rule is in the card, so each is waited for. */
+/* Commands: one at a time. tc wants to know whether a rule is in the card, so each is waited for.
+ */
 #include <linux/poll.h>
 
 #include "nic.h"

@@ -28,7 +28,8 @@ static int device_open(struct inode* inode, struct file* file) {
   return error;
 }
 
-/* The card has ended: its rules and what it would have forwarded end with it, until the next one. */
+/* The card has ended: its rules and what it would have forwarded end with it, until the next one.
+ */
 static int device_release(struct inode* inode, struct file* file) {
   struct nic_card* card = file->private_data;
 

@@ -9,9 +9,8 @@ static const struct {
   size_t offset;
 } statistics[] = {
 #define ROW(name) {#name, offsetof(struct vnic_port_counters, name)}
-    ROW(missed_packets),    ROW(missed_bytes),      ROW(sent_packets),
-    ROW(sent_bytes),        ROW(offloaded_packets), ROW(offloaded_bytes),
-    ROW(no_buffer_dropped), ROW(egress_dropped),
+    ROW(missed_packets),    ROW(missed_bytes),    ROW(sent_packets),      ROW(sent_bytes),
+    ROW(offloaded_packets), ROW(offloaded_bytes), ROW(no_buffer_dropped), ROW(egress_dropped),
 #undef ROW
 };
 

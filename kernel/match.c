@@ -7,23 +7,23 @@
 #define TAG_PRESENT 0x10 /* In the first byte of vnic_match.vlan_tag. */
 
 /* A field of a match of tc goes to a field of the rule; it may be shorter. */
-#define TAKE(rule, field, match, member)                                                        \
-  do {                                                                                          \
-    BUILD_BUG_ON(sizeof((match).key->member) > sizeof((rule)->key.field));                      \
-    memcpy(&(rule)->key.field, &(match).key->member, sizeof((match).key->member));              \
-    memcpy(&(rule)->mask.field, &(match).mask->member, sizeof((match).mask->member));           \
+#define TAKE(rule, field, match, member)                                              \
+  do {                                                                                \
+    BUILD_BUG_ON(sizeof((match).key->member) > sizeof((rule)->key.field));            \
+    memcpy(&(rule)->key.field, &(match).key->member, sizeof((match).key->member));    \
+    memcpy(&(rule)->mask.field, &(match).mask->member, sizeof((match).mask->member)); \
   } while (0)
 
 #define KEY(name) BIT(FLOW_DISSECTOR_KEY_##name)
 
 static const u32 known_keys = KEY(CONTROL) | KEY(BASIC) | KEY(ETH_ADDRS) | KEY(VLAN) |
-                              KEY(IPV4_ADDRS) | KEY(IPV6_ADDRS) | KEY(IP) | KEY(PORTS) |
-                              KEY(TCP) | KEY(ICMP) | KEY(META);
+                              KEY(IPV4_ADDRS) | KEY(IPV6_ADDRS) | KEY(IP) | KEY(PORTS) | KEY(TCP) |
+                              KEY(ICMP) | KEY(META);
 
-#define REFUSE(flow, what)                                                                      \
-  ({                                                                                            \
-    NL_SET_ERR_MSG_MOD((flow)->common.extack, "The card does not match " what);                 \
-    -EOPNOTSUPP;                                                                                \
+#define REFUSE(flow, what)                                                      \
+  ({                                                                            \
+    NL_SET_ERR_MSG_MOD((flow)->common.extack, "The card does not match " what); \
+    -EOPNOTSUPP;                                                                \
   })
 
 static bool has(const struct flow_cls_offload* flow, enum flow_dissector_key_id key) {
@@ -95,8 +95,8 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
   u16 type = 0;
 
   if (has(flow, FLOW_DISSECTOR_KEY_CONTROL)) {
-    const int error = (flow_rule_match_control(flow->rule, &control),
-                       translate_fragment(flow, &control, rule));
+    const int error =
+        (flow_rule_match_control(flow->rule, &control), translate_fragment(flow, &control, rule));
 
     if (error) return error;
     type = control.key->addr_type;

@@ -15,8 +15,8 @@
 
 #include "offload/ring/module.h"
 
-#define NIC_DEPTH 256u           /* Buffers of one ring; a power of two, below VNIC_SLOTS. */
-#define NIC_BUFFER_BYTES 10240u  /* For a frame of NIC_MTU_MAX with its tags. */
+#define NIC_DEPTH 256u          /* Buffers of one ring; a power of two, below VNIC_SLOTS. */
+#define NIC_BUFFER_BYTES 10240u /* For a frame of NIC_MTU_MAX with its tags. */
 #define NIC_MTU_MAX 9216
 #define NIC_GROUPS 256
 
@@ -28,13 +28,13 @@ struct nic_port {
   struct net_device* netdev;
   struct devlink_port devlink_port;
   struct napi_struct napi;
-  u16 index;        /* Of the card's port. */
-  u32 received;     /* Up to here; frames and their buffers. */
-  u32 sent;         /* Posted up to here. */
+  u16 index;    /* Of the card's port. */
+  u32 received; /* Up to here; frames and their buffers. */
+  u32 sent;     /* Posted up to here. */
 };
 
 struct nic_rule {
-  struct hlist_node node;     /* By cookie and port. */
+  struct hlist_node node; /* By cookie and port. */
   struct list_head dying;
   unsigned long cookie;
   u16 groups[2];              /* Of the card: its own, and to which it goes; 0: none. */
@@ -54,20 +54,20 @@ struct nic_card {
   struct platform_device* device;
   struct devlink* devlink;
   bool is_open;
-  bool is_attached;  /* A card has the memory. */
-  bool is_rung;      /* The doorbell. */
+  bool is_attached; /* A card has the memory. */
+  bool is_rung;     /* The doorbell. */
   wait_queue_head_t doorbell;
   wait_queue_head_t answers;
 
-  struct mutex lock;  /* Of commands, rules, chains. After rtnl, where both are held. */
+  struct mutex lock; /* Of commands, rules, chains. After rtnl, where both are held. */
   struct vnic_region* region;
-  void* buffers;      /* Of all ports. */
+  void* buffers; /* Of all ports. */
   struct vnic_attach attach;
-  u32 commands;       /* Posted. */
+  u32 commands; /* Posted. */
   DECLARE_HASHTABLE(rules, 12);
-  struct list_head dying;  /* Rules that the card may still have. */
+  struct list_head dying; /* Rules that the card may still have. */
   struct ida ids;
-  struct nic_chain chains[NIC_GROUPS];  /* By the card's group. */
+  struct nic_chain chains[NIC_GROUPS]; /* By the card's group. */
   struct delayed_work catch_up;
   struct nic_port* ports[VNIC_PORTS_MAX];
 };

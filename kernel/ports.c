@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Representors: network devices that take what the card has not decided, and send as the card does. */
+/* Representors: network devices that take what the card has not decided, and send as the card does.
+ */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/rtnetlink.h>

@@ -1,8 +1,8 @@
 /*
- * How a card attaches to the kernel's driver (kernel/ at the root of the tree): by its device, whose
- * memory both have. The card opens it, says VNIC_ATTACH, and maps the region (offset 0) and the
- * packet memory. Then EPOLLIN is the doorbell, which a read() silences, and a write() of any bytes
- * is the card's interrupt. The file's end is the card's.
+ * How a card attaches to the kernel's driver (kernel/ at the root of the tree): by its device,
+ * whose memory both have. The card opens it, says VNIC_ATTACH, and maps the region (offset 0) and
+ * the packet memory. Then EPOLLIN is the doorbell, which a read() silences, and a write() of any
+ * bytes is the card's interrupt. The file's end is the card's.
  */
 #pragma once
 
