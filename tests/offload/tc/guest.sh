@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck disable=SC1091,SC2119 # Checks are functions that are named by words.
+# shellcheck disable=SC1091,SC2119,SC2317 # Checks are functions that are named by words.
 # guest.sh BUILD SHARE [CHECK...], in the guest: what tc and Debian's unmodified Open vSwitch make of the card by its module.
 # Each check has a card, a module and namespaces of its own.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,15 +11,15 @@ source "$here/lab.sh"
 source "$here/rules.sh"
 source "$here/ovs.sh"
 [[ $# -gt 0 ]] || mapfile -t all < <(declare -F | sed -n 's/^declare -f check_//p')
+run() (
+  trap lab_end EXIT
+  lab_up
+  "check_$1" || fail "its last command"
+)
 failed=0
 for check in "$@" "${all[@]}"; do
   before=$SECONDS
-  (
-    trap lab_end EXIT
-    lab_up
-    "check_$check" || fail "its last command"
-  ) >/run/said 2>&1
-  if [[ $? == 0 ]]; then
+  if run "$check" >/run/said 2>&1; then
     echo "ok: $check ($((SECONDS - before)) s)"
   else
     echo "FAILED: $check"

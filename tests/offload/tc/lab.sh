@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
 # Sourced by guest.sh: a card with two functions in namespaces n0 and n1, Open vSwitch with the kernel's datapath.
 W=/run/lab R=/run/lab/ovs DB=unix:/run/lab/ovs/db.sock
 UP=vnicp0 V0=vnicpf0vf0 V1=vnicpf0vf1

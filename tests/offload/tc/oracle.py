@@ -41,10 +41,10 @@ CASES = (
     ("802.1Q", "", "vlan pop pipe"),
     ("802.1Q", "", "vlan modify id 9 priority 5 pipe"),
     ("ip", "ip_proto tcp", f"{SET_TCP} pipe action csum ip and tcp pipe"),
-    ("ip", "ip_proto udp", f"{SET_TCP.replace('tcp', 'udp')} pipe action csum ip and udp pipe"),
+    ("ip", "ip_proto udp ip_flags nofrag", f"{SET_TCP.replace('tcp', 'udp')} pipe action csum ip and udp pipe"),
     ("ip", "ip_proto icmp", "pedit ex munge ip dst set 1.2.3.4 pipe action csum ip pipe"),
     ("ipv6", "ip_proto tcp", "pedit ex munge ip6 dst set fd09::77 munge tcp sport set 5 pipe action csum tcp pipe"),
-    ("ipv6", "ip_proto udp", "pedit ex munge ip6 src set fd09::77 munge udp sport set 5 pipe action csum udp pipe"),
+    ("ipv6", "ip_proto udp ip_flags nofrag", "pedit ex munge ip6 src set fd09::77 munge udp sport set 5 pipe action csum udp pipe"),
     ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action pedit ex munge eth src set 02:00:00:00:00:0b pipe"),
     ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action vlan push id 9 pipe action mirred egress mirror "
                            "dev {to} pipe action pedit ex munge tcp sport set 6 pipe action csum tcp pipe"),

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
 # Sourced by guest.sh: Debian's Open vSwitch with the kernel's datapath, tc-policy=skip_sw.
 of_packets() { ovs-ofctl dump-flows br0 "$1" | sed -n 's/.*n_packets=\([0-9]*\).*/\1/p'; }
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016,SC2034
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
 # Sourced by guest.sh: rules by tc alone.
 redirect() { rule "$V0" protocol all prio 1 flower skip_sw action mirred egress redirect dev "$V1" && rule "$V1" protocol all prio 1 flower skip_sw action mirred egress redirect dev "$V0"; }
 
@@ -81,7 +81,7 @@ check_full() { # A full table says so; there is room again when a rule goes.
   for ((i = 1; i <= 4096; i++)); do echo "filter add dev $V0 ingress protocol ip prio 1 handle $i flower skip_sw dst_ip 10.$((i / 256)).$((i % 256)).1 action drop"; done >/run/many
   tc -batch /run/many || fail "4096 rules"
   rule $V0 protocol ip prio 1 flower skip_sw dst_ip 11.0.0.1 action drop 2>/run/why && fail "there is room for more"
-  grep -q "No space left" /run/why || fail "$(cat /run/why)"
+  grep -q "table is full" /run/why || fail "$(cat /run/why)"
   tc filter del dev $V0 ingress protocol ip prio 1 handle 5 flower || fail "del"
   rule $V0 protocol ip prio 1 flower skip_sw dst_ip 11.0.0.1 action drop || fail "no room again"
 }

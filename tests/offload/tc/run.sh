@@ -17,10 +17,8 @@ folder=$build/guest_machine
 share=$(mktemp -d -p "$build" tc.XXXXXX)
 trap 'rm -rf "$share"' EXIT
 # The first run downloads the kernel, whose version the module must have.
-[[ -d $folder/kernel/lib ]] || "$root/tests/peers/guest/machine.sh" "$folder" "$share" -c true
+if [[ ! -d $folder/kernel/lib ]]; then "$root/tests/peers/guest/machine.sh" "$folder" "$share" -c true; fi
 version=$(ls "$folder/kernel/lib/modules")
-[[ -d /usr/src/linux-headers-$version ]] || skip "linux-headers-$version is not installed"
-make -s -C "$root/kernel" KERNEL="/usr/src/linux-headers-$version" OUT="$build/kernel" >"$share/make.log" 2>&1 ||
-  { tail -n 20 "$share/make.log"; exit 1; }
-cp "$build/kernel/verbatim_nic.ko" "$share/"
+module=$("$here/build_module.sh" "$build" "$version") || { status=$? && echo "$module" && exit $status; }
+cp "$module/verbatim_nic.ko" "$share/"
 SECONDS_MAX=${SECONDS_MAX:-900} "$root/tests/peers/guest/machine.sh" "$folder" "$share" "$here/guest.sh" "$build" "$share" "$@"
