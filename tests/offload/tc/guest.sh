@@ -16,6 +16,7 @@ run() (
   lab_up
   "check_$1" || fail "its last command"
 )
+namespaces_up
 failed=0
 for check in "$@" "${all[@]}"; do
   before=$SECONDS

@@ -19,52 +19,43 @@ card_up() { # card_up [OPTION...]
   card=$!
   until_true 'nic show >/dev/null 2>&1' || fail "no card: $(cat $W/card.log)"
   local i
-  for i in 0 1; do
-    ip link set "fvf$i" netns "n$i" name eth0
-    ip -n "n$i" link set eth0 address "02:00:00:00:00:0$((i + 1))"
-    ip -n "n$i" addr add "10.9.0.$((i + 1))/24" dev eth0
-    ip -n "n$i" addr add "fd09::$((i + 1))/64" dev eth0 nodad
-    ip -n "n$i" link set eth0 up
+  printf '%s\n' "link set fvf0 netns n0 name eth0" "link set fvf1 netns n1 name eth0" "link set $UP up" "link set $V0 up" "link set $V1 up" | ip -batch -
+  for i in 1 2; do # Few processes: in the guest each takes its time.
+    printf '%s\n' "link set eth0 address 02:00:00:00:00:0$i" "addr add 10.9.0.$i/24 dev eth0" "addr add fd09::$i/64 dev eth0 nodad" \
+      "link set eth0 up" "neigh replace 10.9.0.$((3 - i)) lladdr 02:00:00:00:00:0$((3 - i)) dev eth0 nud permanent" | ip -n "n$((i - 1))" -batch -
   done
-  ip -n n0 neigh replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent
-  ip -n n1 neigh replace 10.9.0.1 lladdr 02:00:00:00:00:01 dev eth0 nud permanent
-  for i in $UP $V0 $V1; do ip link set "$i" up; done
 }
-lab_up() {
+namespaces_up() { # Once, for all checks.
   local i
-  mkdir -p $R && mkdir -m 700 $XDG_RUNTIME_DIR
-  insmod "$SHARE/verbatim_nic.ko" || fail "the module cannot be loaded"
   for i in 0 1; do
     ip netns add "n$i"
     ns "n$i" sysctl -qw net.ipv6.conf.default.autoconf=0 net.ipv6.conf.default.router_solicitations=0
     ip -n "n$i" link set lo up
   done
-  for i in default all; do sysctl -qw net.ipv6.conf.$i.disable_ipv6=1; done
+  sysctl -qw net.ipv6.conf.default.disable_ipv6=1 net.ipv6.conf.all.disable_ipv6=1
+}
+lab_up() {
+  mkdir -p $R && mkdir -m 700 $XDG_RUNTIME_DIR
+  insmod "$SHARE/verbatim_nic.ko" || fail "the module cannot be loaded"
   card_up "$@"
-  for i in $UP $V0 $V1; do tc qdisc add dev "$i" ingress; done
+  printf 'qdisc add dev %s ingress\n' $UP $V0 $V1 | tc -batch -
 }
 lab_end() {
-  local i
   [[ -s $R/ovs-vswitchd.pid ]] && { kill -CONT "$(<$R/ovs-vswitchd.pid)"; appctl exit --cleanup; kill "$(<$R/ovsdb-server.pid)"; } >/dev/null 2>&1
   kill "$card" && wait "$card"
-  for i in 0 1; do ip netns del "n$i"; done
   until_true 'rmmod verbatim_nic 2>/dev/null' 20 || echo "the module cannot be unloaded"
   rm -rf $W
 } 2>/dev/null
 
-ovs_up() { # ovs_up [KEY=VALUE...]
+ovs_up() {
   until_true '[[ $(cut -d. -f1 /proc/uptime) -ge 13 ]]' 100 # Sooner, Open vSwitch 3.1 gets no thread for upcalls.
   ovsdb-tool create $R/conf.db /usr/share/openvswitch/vswitch.ovsschema
   ovsdb-server $R/conf.db --remote=punix:$R/db.sock --pidfile=$R/ovsdb-server.pid --log-file=$R/ovsdb-server.log \
     --unixctl=$R/ovsdb-server.ctl --detach --no-chdir -vconsole:off
-  vsctl --no-wait init
-  vsctl --no-wait set Open_vSwitch . other_config:hw-offload=true other_config:tc-policy=skip_sw
-  local i
-  for i in "$@"; do vsctl --no-wait set Open_vSwitch . "other_config:$i"; done
-  for i in $UP $V0 $V1; do tc qdisc del dev "$i" ingress; done
+  vsctl --no-wait init -- set Open_vSwitch . other_config:hw-offload=true other_config:tc-policy=skip_sw
+  printf 'qdisc del dev %s ingress\n' $UP $V0 $V1 | tc -batch -
   /usr/lib/openvswitch-switch/ovs-vswitchd $DB --pidfile=$R/ovs-vswitchd.pid --log-file=$R/ovs-vswitchd.log \
     --unixctl=$R/ovs-vswitchd.ctl --detach --no-chdir -vconsole:off || fail "no ovs-vswitchd"
-  vsctl add-br br0
-  for i in $UP $V0 $V1; do vsctl add-port br0 "$i"; done
+  vsctl add-br br0 -- add-port br0 $UP -- add-port br0 $V0 -- add-port br0 $V1
 }
 offloaded() { appctl dpctl/dump-flows -m type=offloaded | grep -c 'offloaded:yes, dp:tc'; }

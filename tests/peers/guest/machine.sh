@@ -34,7 +34,7 @@ pack_initramfs() {
   root=$(mktemp -d) version=$(ls "$folder/kernel/lib/modules")
   mkdir -p "$root"/{bin,proc,sys,dev,lower,upper,new}
   cp /bin/busybox "$root/bin/"
-  for applet in sh mount mkdir modprobe insmod sed chroot; do ln -s busybox "$root/bin/$applet"; done
+  for applet in sh mount mkdir ln insmod sed chroot; do ln -s busybox "$root/bin/$applet"; done
   for module in "${modules[@]}"; do
     modprobe -d "$folder/kernel" -S "$version" --show-depends "$module" | awk '/^insmod/ {print $2}'
   done | awk '!seen[$0]++' >"$root/order"
@@ -50,6 +50,7 @@ mount -t tmpfs upper /upper; mkdir /upper/u /upper/w
 mount -t overlay -o lowerdir=/lower,upperdir=/upper/u,workdir=/upper/w overlay /new
 for folder in proc sys dev; do mount --move /$folder /new/$folder; done
 mkdir -p /new/dev/shm /new/dev/pts /new/lib/modules
+ln -s /proc/self/fd /new/dev/fd
 for folder in run dev/shm; do mount -t tmpfs tmpfs /new/$folder; done
 mount -t devpts devpts /new/dev/pts
 share=$(sed 's/.* share=//; s/ .*//' /new/proc/cmdline) kernel=$(sed 's/.* kernel=//; s/ .*//' /new/proc/cmdline)
