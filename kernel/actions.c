@@ -138,6 +138,9 @@ static int translate(const struct flow_cls_offload* flow, struct nic_card* card,
   switch (entry->id) {
     case FLOW_ACTION_CSUM: /* The card corrects checksums by itself. */
       return 0;
+    case FLOW_ACTION_ACCEPT: /* The frame is software's, at its representor. */
+    case FLOW_ACTION_TRAP:
+      return add_value(flow, rule, VNIC_ACTION_MARK, 0);
     case FLOW_ACTION_DROP:
       return add_value(flow, rule, VNIC_ACTION_DROP, 0);
     case FLOW_ACTION_GOTO:

@@ -88,6 +88,9 @@ static int attach_again(struct nic_card* card, struct vnic_attach* attach) {
   return 0;
 }
 
+/* One card attaches at a time. */
+static DEFINE_MUTEX(attach_lock);
+
 static long attach_card(struct nic_card* card, struct vnic_attach __user* from) {
   struct vnic_attach attach;
   int error;
@@ -115,8 +118,13 @@ static long attach_card(struct nic_card* card, struct vnic_attach __user* from) 
 }
 
 static long device_ioctl(struct file* file, unsigned int command, unsigned long argument) {
+  long error;
+
   if (command != VNIC_ATTACH) return -ENOTTY;
-  return attach_card(file->private_data, (struct vnic_attach __user*)argument);
+  mutex_lock(&attach_lock);
+  error = attach_card(file->private_data, (struct vnic_attach __user*)argument);
+  mutex_unlock(&attach_lock);
+  return error;
 }
 
 static int device_mmap(struct file* file, struct vm_area_struct* area) {
@@ -214,8 +222,9 @@ static void card_destroy(struct nic_card* card) {
   struct platform_device* parent = card->device;
 
   devlink_unregister(card->devlink);
+  cancel_delayed_work_sync(
+      &card->catch_up); /* It looks at the ports. Without a card, it stays so. */
   nic_ports_destroy(card);
-  cancel_delayed_work_sync(&card->catch_up);
   nic_rules_replay(card); /* Without a card: frees what is dying. */
   vfree(card->region);
   vfree(card->buffers);

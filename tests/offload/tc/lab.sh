@@ -3,13 +3,18 @@
 W=/run/lab R=/run/lab/ovs DB=unix:/run/lab/ovs/db.sock
 UP=vnicp0 V0=vnicpf0vf0 V1=vnicpf0vf1
 export XDG_RUNTIME_DIR=$W/runtime OVS_RUNDIR=$R OVS_LOGDIR=$R OVS_DBDIR=$R OVS_SYSCONFDIR=$R
-fail() { echo "FAIL: $*"; exit 1; }
+fail() { # With what helps to see why.
+  echo "FAIL: $*"
+  cat /run/ping
+  nic stats && nic flows
+  exit 1
+}
 until_true() { local i; for ((i = 0; i < ${2:-50}; i++)); do eval "$1" && return 0; sleep 0.2; done; return 1; }
 ns() { ip netns exec "$@"; }
 vsctl() { ovs-vsctl --db="$DB" -t 60 "$@"; }
 appctl() { timeout 60 ovs-appctl --target="$R/ovs-vswitchd.ctl" "$@"; }
 nic() { "$BUILD/bin/verbatim" nic "$@"; }
-lost() { ns "$1" ping -c "$3" -i "$4" -q -W 2 "$2" | sed -n 's/.* \([0-9.]*\)% packet loss.*/\1/p'; }
+lost() { ns "$1" ping -c "$3" -i "$4" -q -W 2 "$2" >/run/ping; sed -n 's/.* \([0-9.]*\)% packet loss.*/\1/p' /run/ping; }
 rule() { tc filter add dev "$1" ingress "${@:2}"; } # rule INTERFACE [chain N] prio N protocol P flower ... action ...
 packets() { tc -s filter show dev "$1" ingress ${2:+prio "$2"} | sed -n 's/.*Sent hardware \([0-9]*\) bytes \([0-9]*\) pkt.*/\2/p' | head -1; }
 rules() { nic show --json | sed -n 's/.*"rules": *\([0-9]*\).*/\1/p'; }
