@@ -94,7 +94,7 @@ _verbatim() {
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
-    "nic up") _verbatim_reply "--vfs --prefix --rules --socket --name $common" "$current" ;;
+    "nic up") _verbatim_reply "--vfs --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;

@@ -218,6 +218,7 @@ complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l vfs -d 'How many fun
 complete -c verbatim -n '__verbatim_is_in_nic up' -x -l prefix -d 'Of the interfaces'
 complete -c verbatim -n '__verbatim_is_in_nic up' -x -l rules -d 'Room for rules'
 complete -c verbatim -n '__verbatim_is_in_nic up' -r -l socket -d 'Where a driver connects'
+complete -c verbatim -n '__verbatim_is_in_nic up' -r -l device -d 'Of the kernel\'s driver'
 complete -c verbatim -n '__verbatim_is_in_nic show flows stats' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in_nic stats' -l watch -d 'Once a second'
 complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell' -d 'What to do'

@@ -29,9 +29,11 @@ std::string show_text(const Json& card) {
                   word(card, "name"), number(card, "rules"), number(card, "rules_max"),
                   number(card, "masks"), word(card, "socket"));
   if (const auto driver = card.find("driver"); driver != card.end()) {
-    text += fmt::format("driver: process {}, {} bytes of memory; {} commands refused, {} faults\n",
-                        number(*driver, "process"), number(*driver, "memory_bytes"),
-                        number(*driver, "commands_refused"), number(*driver, "faults"));
+    const auto process = number(*driver, "process");
+    text += fmt::format("driver: {}, {} bytes of memory; {} commands refused, {} faults\n",
+                        process == 0 ? "the kernel's" : fmt::format("process {}", process),
+                        number(*driver, "memory_bytes"), number(*driver, "commands_refused"),
+                        number(*driver, "faults"));
   } else {
     text += "driver: none, so frames go nowhere\n";
   }

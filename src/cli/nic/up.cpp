@@ -49,7 +49,7 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
 void add_up(CLI::App& nic, int& exit_status) {
   auto* command = nic.add_subcommand("up", "Start a card");
   struct Form {
-    std::string name = "default", functions, prefix, rules, socket;
+    std::string name = "default", functions, prefix, rules, socket, device;
   };
   auto form = std::make_shared<Form>();
   command->add_option("--name", form->name, "The card's name");
@@ -59,6 +59,8 @@ void add_up(CLI::App& nic, int& exit_status) {
       ->type_name("WORD");
   command->add_option("--rules", form->rules, "Room for rules: 1048576")->type_name("N");
   command->add_option("--socket", form->socket, "Where a driver connects")->type_name("PATH");
+  command->add_option("--device", form->device, "Of the kernel's driver, for tc")
+      ->type_name("PATH");
   command->footer(kExamples);
   command->callback([form, &exit_status] {
     std::vector<std::string> arguments{"--name", form->name};
@@ -69,6 +71,7 @@ void add_up(CLI::App& nic, int& exit_status) {
     add("--prefix", form->prefix);
     add("--rules", form->rules);
     add("--socket", form->socket);
+    add("--device", form->device);
     exit_status = up(arguments, form->name);
   });
 }

@@ -17,6 +17,11 @@ Result<std::unique_ptr<AttachedDriver>> AttachedDriver::create(std::uint16_t por
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
     return refuse_errno("sealing a driver's rings");
   }
+  return map(std::move(file), bytes, ports);
+}
+
+Result<std::unique_ptr<AttachedDriver>> AttachedDriver::map(UniqueFd file, std::uint64_t bytes,
+                                                            std::uint16_t ports) {
   void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) return refuse_errno("mapping a driver's rings");
   return std::unique_ptr<AttachedDriver>(

@@ -24,6 +24,9 @@ class AttachedDriver {
   static constexpr std::uint32_t kFrameMax = 65536;  // Of what a driver sends.
 
   static Result<std::unique_ptr<AttachedDriver>> create(std::uint16_t ports, std::uint32_t rules);
+  /// The memory is the file's: it has `bytes`, all zero, and cannot be cut.
+  static Result<std::unique_ptr<AttachedDriver>> map(UniqueFd file, std::uint64_t bytes,
+                                                     std::uint16_t ports);
   ~AttachedDriver();
   AttachedDriver(const AttachedDriver&) = delete;
   AttachedDriver& operator=(const AttachedDriver&) = delete;

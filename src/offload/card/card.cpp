@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -56,7 +58,7 @@ Card::~Card() {
 
 Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOptions& options) {
   std::unique_ptr<Card> card(new Card(loop, options));
-  for (const auto step : {&Card::open_ports, &Card::listen, &Card::watch}) {
+  for (const auto step : {&Card::open_ports, &Card::listen, &Card::watch, &Card::attach_kernel}) {
     if (auto done = (card.get()->*step)(); !done) return std::unexpected(done.error());
   }
   card->switch_.emplace(TableLimits{.rules = options.rules}, random_seed());
@@ -107,25 +109,49 @@ Result<void> Card::watch() {
   });
 }
 
+/// The kernel's driver is there from the start, and lives longer than the card.
+Result<void> Card::attach_kernel() {
+  if (options_.device.empty()) return {};
+  auto device = KernelDevice::attach(options_.device, welcome());
+  if (!device) return std::unexpected(device.error());
+  kernel_.emplace(std::move(*device));
+  UniqueFd file(fcntl(kernel_->fd(), F_DUPFD_CLOEXEC, 0));
+  auto driver = AttachedDriver::map(std::move(file), kernel_->region_bytes(),
+                                    static_cast<std::uint16_t>(ports_.size()));
+  if (!driver) return std::unexpected(driver.error());
+  if (auto added = (*driver)->memory().add(kernel_->memory(), kernel_->fd()); !added) return added;
+  driver_ = std::move(*driver);
+  return loop_.watch(kernel_->fd(), EPOLLIN, [this](std::uint32_t, TimeNs) {
+    kernel_->silence_doorbell();
+    wake();
+  });
+}
+
+vnic_welcome Card::welcome() const {
+  vnic_welcome welcome{};
+  welcome.ports = static_cast<std::uint32_t>(ports_.size());
+  welcome.rules_max = options_.rules;
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    const auto mac = ports_[p].tap.mac();
+    std::memcpy(welcome.macs[p], mac.data(), mac.size());
+  }
+  return welcome;
+}
+
 Result<void> Card::on_hello(service::Client& client) {
   if (driver_ != nullptr) {
-    return refuse(
-        EBUSY, fmt::format("the card has a driver already: process {}", driver_client_->process()));
+    return refuse(EBUSY, kernel_ ? std::string("the card has a driver already: the kernel's")
+                                 : fmt::format("the card has a driver already: process {}",
+                                               driver_client_->process()));
   }
   auto driver = AttachedDriver::create(static_cast<std::uint16_t>(ports_.size()), options_.rules);
   if (!driver) return std::unexpected(driver.error());
   driver_ = std::move(*driver);
   driver_client_ = &client;
-  vnic_welcome welcome{};
-  welcome.ports = static_cast<std::uint32_t>(ports_.size());
-  welcome.rules_max = options_.rules;
-  welcome.region_bytes = driver_->region_bytes();
-  for (std::size_t p = 0; p < ports_.size(); ++p) {
-    const auto mac = ports_[p].tap.mac();
-    std::memcpy(welcome.macs[p], mac.data(), mac.size());
-  }
+  vnic_welcome answer = welcome();
+  answer.region_bytes = driver_->region_bytes();
   const int files[] = {driver_->region_file(), doorbell_.get()};
-  clients_->send(client, VNIC_WELCOME, std::as_bytes(std::span(&welcome, 1)), files);
+  clients_->send(client, VNIC_WELCOME, std::as_bytes(std::span(&answer, 1)), files);
   log(LogLevel::info, "driver of process {} attached", client.process());
   wake();
   return {};
@@ -187,27 +213,29 @@ void Card::on_time(TimeNs now) {
   }
   if (driver_ == nullptr) return;
   for (std::uint16_t p = 0; p < ports_.size(); ++p) driver_->publish(p, ports_[p].counters);
-  if (driver_->memory().was_cut()) expel_driver();
+  if (!kernel_ && driver_->memory().was_cut()) expel_driver();
 }
 
 /// Takes commands before frames: a rule decides what comes after it.
 std::size_t Card::work() {
   std::size_t done = 0;
+  std::size_t taken = 0;  // From the driver.
   if (driver_ != nullptr) {
-    done +=
+    taken +=
         driver_->take_commands([this](const vnic_command& command) { return execute(command); });
   }
   for (std::uint16_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].is_ready) done += serve_port(p);
     if (driver_ == nullptr) continue;
     vnic_port_counters& counters = ports_[p].counters;
-    done += driver_->take_frames(p, [&](ByteSpan frame) {
+    taken += driver_->take_frames(p, [&](ByteSpan frame) {
       ++counters.sent_packets;
       counters.sent_bytes += frame.size();
       output(p, frame, {});
     });
   }
-  return done;
+  if (kernel_ && (taken != 0 || std::exchange(has_delivered_, false))) kernel_->interrupt();
+  return done + taken;
 }
 
 int Card::execute(const vnic_command& command) {
@@ -321,6 +349,7 @@ void Card::to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame,
       size = segments->next(room);
       return size;
     });
+    has_delivered_ |= is_delivered;
     if (is_delivered) {
       ++counters.missed_packets;
       counters.missed_bytes += size;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "offload/card/attached_driver.h"
+#include "offload/card/kernel_device.h"
 #include "offload/card/tap.h"
 #include "offload/switch/edited_frame.h"
 #include "offload/switch/switch.h"
@@ -24,6 +25,7 @@ struct CardOptions {
   std::uint16_t functions = 4;
   std::uint32_t rules = 1 << 20;
   std::string socket;  // Where a driver connects.
+  std::string device;  // Of the kernel's driver, which then is the card's only one.
 };
 
 /// The card: its functions and its uplink are TAP interfaces, one thread forwards between them by
@@ -51,6 +53,8 @@ class Card final : private service::Source {
   Result<void> open_ports();
   Result<void> listen();
   Result<void> watch();
+  Result<void> attach_kernel();
+  vnic_welcome welcome() const;
 
   TimeNs deadline() const override { return sleeps_ ? kNever : 0; }
   void on_time(TimeNs now) override;
@@ -78,7 +82,9 @@ class Card final : private service::Source {
   UniqueFd doorbell_;
   std::optional<Switch> switch_;
   std::unique_ptr<AttachedDriver> driver_;
-  const service::Client* driver_client_ = nullptr;
+  const service::Client* driver_client_ = nullptr;  // Null: the kernel, or there is no driver.
+  std::optional<KernelDevice> kernel_;
+  bool has_delivered_ = false;  // Since the kernel's last interrupt.
   std::unique_ptr<Burst> burst_;
   bool sleeps_ = false;
   TimeNs idle_since_ = kNever;

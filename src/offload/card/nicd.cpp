@@ -29,10 +29,11 @@ struct Said {
   std::string prefix = "nic";
   std::string rules = "1048576";
   std::string socket;
+  std::string device;
 };
 
 Result<offload::CardOptions> options_of(const Said& said, const std::string& name) {
-  offload::CardOptions options{.prefix = said.prefix, .socket = said.socket};
+  offload::CardOptions options{.prefix = said.prefix, .socket = said.socket, .device = said.device};
   const auto functions = number("vfs", said.functions, 1, VNIC_PORTS_MAX - 1);
   if (!functions) return std::unexpected(functions.error());
   const auto rules = number("rules", said.rules, 1, kRulesMax);
@@ -57,7 +58,9 @@ int run(int argc, char** argv) {
       {"prefix", "WORD", "", "the interfaces are WORDup, WORDvf0... (default: nic)", &said.prefix},
       {"rules", "N", "", "how many rules the switch has room for (default: 1048576)", &said.rules},
       {"socket", "PATH", "", "where a driver connects (default: in the runtime folder)",
-       &said.socket}};
+       &said.socket},
+      {"device", "PATH", "",
+       "of the kernel's driver (module verbatim_nic), instead of one that connects", &said.device}};
   std::unique_ptr<offload::Card> card;
   return service::run_daemon(
       {.program = "verbatim-nicd",

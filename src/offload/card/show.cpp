@@ -38,8 +38,8 @@ nlohmann::json Card::show() const {
                      {"rules", switch_->table().size()},
                      {"rules_max", options_.rules},
                      {"masks", switch_->table().masks()}};
-  if (driver_client_ != nullptr) {
-    all["driver"] = {{"process", driver_client_->process()},
+  if (driver_ != nullptr) {
+    all["driver"] = {{"process", driver_client_ != nullptr ? driver_client_->process() : 0},
                      {"memory_bytes", driver_->memory().bytes()},
                      {"commands_refused", driver_->commands_refused()},
                      {"faults", driver_->faults()}};

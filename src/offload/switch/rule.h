@@ -12,7 +12,7 @@ namespace verbatim::offload {
 enum class ActionKind : std::uint8_t {
   kOutput,  // Copies the frame, as it is at that point, to a port.
   kDrop,
-  kMark,  // The frame goes to software, which finds `value` beside it.
+  kMark,  // The frame goes to software, which finds `value` beside it. 0: no mark.
   kJump,  // The search goes on in group `value`.
   // Changes of the frame (edited_frame.h).
   kSetDestinationMac,

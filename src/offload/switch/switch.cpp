@@ -29,7 +29,9 @@ Result<void> check_actions(const Rule& rule) {
     }
   }
   const ActionKind last = rule.actions.back().kind;
-  if ((outputs || edits) && is_fate(last)) return why("an action before a drop or a jump");
+  if ((outputs || edits) && (is_fate(last) || last == ActionKind::kMark)) {
+    return why("an action before a drop, a jump or a mark");
+  }
   if (rule.domain == Domain::kIngress && (outputs || edits || last == ActionKind::kDrop)) {
     return why("an ingress rule only marks");
   }

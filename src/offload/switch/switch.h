@@ -78,7 +78,7 @@ class Switch {
           if (action.kind == ActionKind::kMark) verdict.mark = action.value;
         }
         if (actions.back().kind != ActionKind::kJump) {
-          if (key.group >= kIngressGroup) return;
+          if (actions.back().kind == ActionKind::kMark || key.group >= kIngressGroup) return;
           verdict.rule = found;
           verdict.actions = actions;
           return;

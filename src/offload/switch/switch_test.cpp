@@ -52,6 +52,16 @@ TEST(Switch, MissIsMarkedByTheIngressDomain) {
   EXPECT_EQ(bench.packets[1], 1u);
 }
 
+TEST(Switch, RuleGivesAFrameToSoftware) {
+  Bench bench;
+  ASSERT_TRUE(bench.rule(1, 0, {jump(7)}));
+  ASSERT_TRUE(bench.rule(2, 7, {{.kind = ActionKind::kMark, .value = 5}}));
+  const auto verdict = bench.frame(make_frame({}));
+  EXPECT_EQ(verdict.rule, kNoRule);
+  EXPECT_EQ(verdict.mark, 5u);
+  EXPECT_EQ(bench.packets[2], 1u);
+}
+
 TEST(Switch, JumpsCountEachRuleOnTheWay) {
   Bench bench;
   ASSERT_TRUE(bench.rule(1, 0, {jump(7)}));
@@ -84,7 +94,8 @@ TEST(Switch, RefusesActionsThatMakeNoSense) {
   const Action edit{.kind = ActionKind::kPopVlan};
   for (const Actions& actions :
        {Actions{}, Actions{drop, output(1)}, Actions{output(1), drop}, Actions{output(1), jump(1)},
-        Actions{edit, drop}, Actions{jump(Switch::kGroupsMax)}}) {
+        Actions{edit, drop}, Actions{output(1), {.kind = ActionKind::kMark}},
+        Actions{jump(Switch::kGroupsMax)}}) {
     EXPECT_EQ(bench.rule(1, 0, actions).error().code, EINVAL);
   }
   EXPECT_EQ(bench.rule(1, 0, {output(1)}, Domain::kIngress).error().code, EINVAL);

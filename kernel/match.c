@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What a rule of tc flower matches, in the card's words. What the card does not know is refused. */
+#include <linux/if_vlan.h>
+
+#include "nic.h"
+
+#define TAG_PRESENT 0x10 /* In the first byte of vnic_match.vlan_tag. */
+
+/* A field of a match of tc goes to a field of the rule; it may be shorter. */
+#define TAKE(rule, field, match, member)                                              \
+  do {                                                                                \
+    BUILD_BUG_ON(sizeof((match).key->member) > sizeof((rule)->key.field));            \
+    memcpy(&(rule)->key.field, &(match).key->member, sizeof((match).key->member));    \
+    memcpy(&(rule)->mask.field, &(match).mask->member, sizeof((match).mask->member)); \
+  } while (0)
+
+#define KEY(name) BIT(FLOW_DISSECTOR_KEY_##name)
+
+static const u32 known_keys = KEY(CONTROL) | KEY(BASIC) | KEY(ETH_ADDRS) | KEY(VLAN) |
+                              KEY(IPV4_ADDRS) | KEY(IPV6_ADDRS) | KEY(IP) | KEY(PORTS) | KEY(TCP) |
+                              KEY(ICMP) | KEY(META);
+
+#define REFUSE(flow, what)                                                      \
+  ({                                                                            \
+    NL_SET_ERR_MSG_MOD((flow)->common.extack, "The card does not match " what); \
+    -EOPNOTSUPP;                                                                \
+  })
+
+static bool has(const struct flow_cls_offload* flow, enum flow_dissector_key_id key) {
+  return flow_rule_match_key(flow->rule, key);
+}
+
+/* Type of the frame and its first tag. A rule for IP, say, is for frames without a tag. */
+static int translate_types(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  const __be16 protocol = flow->common.protocol;
+
+  if (has(flow, FLOW_DISSECTOR_KEY_BASIC)) {
+    struct flow_match_basic match;
+
+    flow_rule_match_basic(flow->rule, &match);
+    TAKE(rule, ether_type, match, n_proto);
+    TAKE(rule, protocol, match, ip_proto);
+  }
+  if (protocol == htons(ETH_P_ALL)) return 0;
+  rule->mask.vlan_tag[0] |= TAG_PRESENT;
+  if (eth_type_vlan(protocol)) {
+    rule->key.vlan_tag[0] |= TAG_PRESENT;
+    memcpy(rule->key.vlan_protocol, &protocol, sizeof protocol);
+    memset(rule->mask.vlan_protocol, 0xff, sizeof protocol);
+  } else {
+    memcpy(rule->key.ether_type, &protocol, sizeof protocol);
+    memset(rule->mask.ether_type, 0xff, sizeof protocol);
+  }
+  return 0;
+}
+
+static int translate_vlan(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  struct flow_match_vlan match;
+  u16 key, mask;
+
+  if (!has(flow, FLOW_DISSECTOR_KEY_VLAN)) return 0;
+  flow_rule_match_vlan(flow->rule, &match);
+  if (match.mask->vlan_dei) return REFUSE(flow, "the drop-eligible bit");
+  key = match.key->vlan_priority << VLAN_PRIO_SHIFT | match.key->vlan_id;
+  mask = match.mask->vlan_priority << VLAN_PRIO_SHIFT | match.mask->vlan_id;
+  rule->key.vlan_tag[0] = key >> 8 | TAG_PRESENT;
+  rule->key.vlan_tag[1] = key;
+  rule->mask.vlan_tag[0] = mask >> 8 | TAG_PRESENT;
+  rule->mask.vlan_tag[1] = mask;
+  if (match.mask->vlan_tpid) TAKE(rule, vlan_protocol, match, vlan_tpid);
+  return 0;
+}
+
+/* None: 0 of both bits; the first: 1; later ones: 3. */
+static int translate_fragment(const struct flow_cls_offload* flow,
+                              const struct flow_match_control* match, struct vnic_rule* rule) {
+  const u32 mask = match->mask->flags, key = match->key->flags & mask;
+
+  if (mask & ~(FLOW_DIS_IS_FRAGMENT | FLOW_DIS_FIRST_FRAG)) return REFUSE(flow, "these flags");
+  if (mask == 0) return 0;
+  rule->mask.fragment = VNIC_FRAGMENT_LATER;
+  if (key & FLOW_DIS_FIRST_FRAG) {
+    rule->key.fragment = VNIC_FRAGMENT_FIRST;
+  } else if (!(mask & FLOW_DIS_IS_FRAGMENT)) {
+    return REFUSE(flow, "no first fragment");
+  } else if (key & FLOW_DIS_IS_FRAGMENT) {
+    rule->key.fragment = mask & FLOW_DIS_FIRST_FRAG ? VNIC_FRAGMENT_LATER : VNIC_FRAGMENT_FIRST;
+    if (!(mask & FLOW_DIS_FIRST_FRAG)) rule->mask.fragment = VNIC_FRAGMENT_FIRST;
+  }
+  return 0;
+}
+
+static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  struct flow_match_control control;
+  u16 type = 0;
+
+  if (has(flow, FLOW_DISSECTOR_KEY_CONTROL)) {
+    const int error =
+        (flow_rule_match_control(flow->rule, &control), translate_fragment(flow, &control, rule));
+
+    if (error) return error;
+    type = control.key->addr_type;
+  }
+  if (type == FLOW_DISSECTOR_KEY_IPV4_ADDRS) {
+    struct flow_match_ipv4_addrs match;
+
+    flow_rule_match_ipv4_addrs(flow->rule, &match);
+    TAKE(rule, source_ip, match, src);
+    TAKE(rule, destination_ip, match, dst);
+  } else if (type == FLOW_DISSECTOR_KEY_IPV6_ADDRS) {
+    struct flow_match_ipv6_addrs match;
+
+    flow_rule_match_ipv6_addrs(flow->rule, &match);
+    TAKE(rule, source_ip, match, src);
+    TAKE(rule, destination_ip, match, dst);
+  }
+  return 0;
+}
+
+static int translate_transport(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  if (has(flow, FLOW_DISSECTOR_KEY_PORTS)) {
+    struct flow_match_ports match;
+
+    flow_rule_match_ports(flow->rule, &match);
+    TAKE(rule, source_port, match, src);
+    TAKE(rule, destination_port, match, dst);
+  }
+  if (has(flow, FLOW_DISSECTOR_KEY_TCP)) {
+    struct flow_match_tcp match;
+
+    flow_rule_match_tcp(flow->rule, &match);
+    TAKE(rule, tcp_flags, match, flags);
+  }
+  if (has(flow, FLOW_DISSECTOR_KEY_ICMP)) {
+    struct flow_match_icmp match;
+
+    flow_rule_match_icmp(flow->rule, &match);
+    if (rule->key.protocol != IPPROTO_ICMP) return REFUSE(flow, "types of ICMPv6");
+    rule->key.source_port[1] = match.key->type;
+    rule->mask.source_port[1] = match.mask->type;
+    rule->key.destination_port[1] = match.key->code;
+    rule->mask.destination_port[1] = match.mask->code;
+  }
+  return 0;
+}
+
+static int translate_rest(const struct nic_port* port, const struct flow_cls_offload* flow,
+                          struct vnic_rule* rule) {
+  if (has(flow, FLOW_DISSECTOR_KEY_ETH_ADDRS)) {
+    struct flow_match_eth_addrs match;
+
+    flow_rule_match_eth_addrs(flow->rule, &match);
+    TAKE(rule, source_mac, match, src);
+    TAKE(rule, destination_mac, match, dst);
+  }
+  if (has(flow, FLOW_DISSECTOR_KEY_IP)) {
+    struct flow_match_ip match;
+
+    flow_rule_match_ip(flow->rule, &match);
+    TAKE(rule, traffic_class, match, tos);
+    TAKE(rule, hop_limit, match, ttl);
+  }
+  if (has(flow, FLOW_DISSECTOR_KEY_META)) {
+    struct flow_match_meta match;
+
+    flow_rule_match_meta(flow->rule, &match);
+    if (match.mask->ingress_ifindex &&
+        (match.key->ingress_ifindex & match.mask->ingress_ifindex) != port->netdev->ifindex) {
+      return REFUSE(flow, "another port's frames");
+    }
+  }
+  return 0;
+}
+
+int nic_translate_match(const struct nic_port* port, const struct flow_cls_offload* flow,
+                        struct vnic_rule* rule) {
+  u8 *key = (u8*)&rule->key, *mask = (u8*)&rule->mask;
+  size_t i;
+  int error;
+
+  if (flow->rule->match.dissector->used_keys & ~known_keys) return REFUSE(flow, "this field");
+  error = translate_types(flow, rule);
+  if (!error) error = translate_vlan(flow, rule);
+  if (!error) error = translate_addresses(flow, rule);
+  if (!error) error = translate_transport(flow, rule);
+  if (!error) error = translate_rest(port, flow, rule);
+  for (i = 0; i < sizeof rule->key; ++i) key[i] &= mask[i];
+  return error;
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/* tc flower rules. tc names a rule by a cookie; a block that ports share has it once for each. */
+#include <linux/slab.h>
+
+#include "nic.h"
+
+#define NO_ID U32_MAX
+
+static LIST_HEAD(block_callbacks);
+
+static struct nic_rule* find(struct nic_card* card, unsigned long cookie, u16 port) {
+  struct nic_rule* rule;
+
+  hash_for_each_possible(card->rules, rule, node, cookie ^ port) {
+    if (rule->cookie == cookie && rule->command.rule.port == port) return rule;
+  }
+  return NULL;
+}
+
+/* tc's chains have any number, the card's groups are few. Returns the group, or -ENOSPC. */
+static int group_get(struct nic_card* card, u32 chain) {
+  u16 group, free = 0;
+
+  if (chain == 0) return 0;
+  for (group = NIC_GROUPS - 1; group != 0; --group) {
+    const struct nic_chain* known = &card->chains[group];
+
+    if (known->users != 0 && known->index == chain) break;
+    if (known->users == 0) free = group;
+  }
+  if (group == 0) group = free;
+  if (group == 0) return -ENOSPC;
+  card->chains[group].index = chain;
+  ++card->chains[group].users;
+  return group;
+}
+
+static void free_rule(struct nic_card* card, struct nic_rule* rule) {
+  size_t i;
+
+  for (i = 0; i < ARRAY_SIZE(rule->groups); ++i) {
+    if (rule->groups[i] != 0) --card->chains[rule->groups[i]].users;
+  }
+  if (rule->command.rule.id != NO_ID) ida_free(&card->ids, rule->command.rule.id);
+  kfree(rule);
+}
+
+static const struct vnic_counter* counter_of(struct nic_card* card, const struct nic_rule* rule) {
+  return &vnic_counters(card->region)[rule->command.rule.id];
+}
+
+static int insert(struct nic_card* card, struct nic_rule* rule) {
+  int error;
+
+  rule->told = *counter_of(card, rule); /* It goes on from what the id's last rule has counted. */
+  rule->command.operation = VNIC_INSERT;
+  error = nic_command(card, &rule->command);
+  if (error == -EEXIST) error = 0; /* An earlier command that was not answered in time. */
+  rule->is_inserted = !error;
+  return error;
+}
+
+/* Returns whether the card does not have the rule any more. */
+static bool erase(struct nic_card* card, struct nic_rule* rule) {
+  int error;
+
+  rule->command.operation = VNIC_ERASE;
+  error = nic_command(card, &rule->command);
+  return error == 0 || error == -ENOENT || error == -ENODEV;
+}
+
+/* A card that does not answer may have the rule all the same: its id is used again when it has said
+ * that it has not. */
+static void end_rule(struct nic_card* card, struct nic_rule* rule, bool may_be_there) {
+  if (!may_be_there || erase(card, rule)) {
+    free_rule(card, rule);
+    return;
+  }
+  list_add_tail(&rule->dying, &card->dying);
+  mod_delayed_work(system_wq, &card->catch_up, HZ / 10);
+}
+
+static u32 goto_chain(const struct flow_rule* rule) {
+  const struct flow_action_entry* action;
+  int i;
+
+  flow_action_for_each(i, action, &rule->action) {
+    if (action->id == FLOW_ACTION_GOTO) return action->chain_index;
+  }
+  return 0;
+}
+
+static int take_places(struct nic_card* card, const struct flow_cls_offload* flow,
+                       struct nic_rule* rule) {
+  const u32 chains[] = {flow->common.chain_index, goto_chain(flow->rule)};
+  size_t i;
+  int id = ida_alloc_max(&card->ids, card->attach.welcome.rules_max - 1, GFP_KERNEL);
+
+  if (id < 0) return id;
+  rule->command.rule.id = id;
+  for (i = 0; i < ARRAY_SIZE(chains); ++i) {
+    const int group = group_get(card, chains[i]);
+
+    if (group < 0) {
+      NL_SET_ERR_MSG_MOD(flow->common.extack, "The card has no room for another chain");
+      return group;
+    }
+    rule->groups[i] = group;
+  }
+  rule->command.rule.group = rule->groups[0];
+  return 0;
+}
+
+/* The lock is held. */
+static int add(struct nic_port* port, const struct flow_cls_offload* flow, struct nic_rule* rule) {
+  struct nic_card* card = port->card;
+  int error = take_places(card, flow, rule);
+
+  if (!error) error = nic_translate_actions(card, flow, rule->groups[1], &rule->command.rule);
+  if (!error) error = insert(card, rule);
+  if (!error) {
+    hash_add(card->rules, &rule->node, rule->cookie ^ port->index);
+    return 0;
+  }
+  if (error == -ETIMEDOUT) NL_SET_ERR_MSG_MOD(flow->common.extack, "The card does not answer");
+  if (error == -ENODEV) NL_SET_ERR_MSG_MOD(flow->common.extack, "No card is attached");
+  if (error == -ENOSPC) NL_SET_ERR_MSG_MOD(flow->common.extack, "The card's table is full");
+  end_rule(card, rule, error == -ETIMEDOUT);
+  return error;
+}
+
+static int replace(struct nic_port* port, const struct flow_cls_offload* flow) {
+  struct nic_rule* rule = kzalloc(sizeof *rule, GFP_KERNEL);
+  int error;
+
+  if (!rule) return -ENOMEM;
+  rule->cookie = flow->cookie;
+  rule->command.rule.id = NO_ID;
+  rule->command.rule.port = port->index;
+  rule->command.rule.priority = flow->common.prio;
+  error = nic_translate_match(port, flow, &rule->command.rule);
+  if (error) {
+    kfree(rule);
+    return error;
+  }
+  mutex_lock(&port->card->lock);
+  error = add(port, flow, rule);
+  mutex_unlock(&port->card->lock);
+  return error;
+}
+
+static int destroy(struct nic_port* port, const struct flow_cls_offload* flow) {
+  struct nic_card* card = port->card;
+  struct nic_rule* rule;
+
+  mutex_lock(&card->lock);
+  rule = find(card, flow->cookie, port->index);
+  if (rule) {
+    hash_del(&rule->node);
+    end_rule(card, rule, rule->is_inserted);
+  }
+  mutex_unlock(&card->lock);
+  return rule ? 0 : -ENOENT;
+}
+
+static int statistics(struct nic_port* port, struct flow_cls_offload* flow) {
+  struct nic_card* card = port->card;
+  struct vnic_counter now, new;
+  struct nic_rule* rule;
+
+  mutex_lock(&card->lock);
+  rule = find(card, flow->cookie, port->index);
+  if (rule) {
+    new = rule->before;
+    if (rule->is_inserted) {
+      now = *counter_of(card, rule);
+      new.packets += now.packets - rule->told.packets;
+      new.bytes += now.bytes - rule->told.bytes;
+      rule->told = now;
+    }
+    memset(&rule->before, 0, sizeof rule->before);
+    if (new.packets != 0) rule->last_used = get_jiffies_64();
+    flow_stats_update(&flow->stats, new.bytes, new.packets, 0, rule->last_used,
+                      FLOW_ACTION_HW_STATS_DELAYED);
+  }
+  mutex_unlock(&card->lock);
+  return rule ? 0 : -ENOENT;
+}
+
+static int on_flower(struct nic_port* port, struct flow_cls_offload* flow) {
+  switch (flow->command) {
+    case FLOW_CLS_REPLACE:
+      return replace(port, flow);
+    case FLOW_CLS_DESTROY:
+      return destroy(port, flow);
+    case FLOW_CLS_STATS:
+      return statistics(port, flow);
+    default:
+      return -EOPNOTSUPP;
+  }
+}
+
+static int on_block(enum tc_setup_type type, void* data, void* of) {
+  struct nic_port* port = of;
+
+  if (type != TC_SETUP_CLSFLOWER || !tc_can_offload(port->netdev)) return -EOPNOTSUPP;
+  return on_flower(port, data);
+}
+
+int nic_setup_tc(struct net_device* netdev, enum tc_setup_type type, void* data) {
+  struct nic_port* port = netdev_priv(netdev);
+
+  if (type != TC_SETUP_BLOCK) return -EOPNOTSUPP;
+  return flow_block_cb_setup_simple(data, &block_callbacks, on_block, port, port, true);
+}
+
+void nic_rules_lose(struct nic_card* card) {
+  struct nic_rule* rule;
+  int bucket;
+
+  hash_for_each(card->rules, bucket, rule, node) {
+    const struct vnic_counter* counter = counter_of(card, rule);
+
+    if (!rule->is_inserted) continue;
+    rule->before.packets += counter->packets - rule->told.packets;
+    rule->before.bytes += counter->bytes - rule->told.bytes;
+    rule->is_inserted = false;
+  }
+}
+
+static bool is_silent(int error) { return error == -ETIMEDOUT || error == -EBUSY; }
+
+bool nic_rules_replay(struct nic_card* card) {
+  struct nic_rule *rule, *next;
+  int bucket;
+
+  list_for_each_entry_safe(rule, next, &card->dying, dying) {
+    if (READ_ONCE(card->is_attached) && !erase(card, rule)) return false;
+    list_del(&rule->dying);
+    free_rule(card, rule);
+  }
+  hash_for_each(card->rules, bucket, rule, node) {
+    int error;
+
+    if (rule->is_inserted || !READ_ONCE(card->is_attached)) continue;
+    error = insert(card, rule);
+    if (is_silent(error)) return false;
+    if (error) dev_warn(&card->device->dev, "a rule is lost: %d\n", error);
+  }
+  return true;
+}

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""oracle.py FROM TO: each rule of tc gives the same frames, byte for byte, in the card (skip_sw) and in Linux's software
+(skip_hw). FROM and TO are representors of the functions in the namespaces n0 and n1. Runs in the guest."""
+
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+AUXDATA, SOL_PACKET = 8, 263
+LAST = bytes.fromhex("020000000002020000000001") + b"\x88\xb5" + bytes(50)  # Comes after all others.
+SET_TCP = "pedit ex munge eth dst set 02:00:00:00:00:0a munge ip ttl set 9 munge ip src set 1.2.3.4 munge tcp dport set 99"
+# (protocol, match, actions before the redirection)
+CASES = (
+    ("all", "", ""),
+    ("ip", "", ""),
+    ("ip", "ip_proto tcp dst_port 80", ""),
+    ("ip", "ip_proto tcp tcp_flags 0x2/0x12", ""),
+    ("ip", "ip_proto udp src_port 1000", ""),
+    ("ip", "ip_proto icmp type 8 code 0", ""),
+    ("ip", "ip_proto sctp dst_port 80", ""),
+    ("ip", "dst_ip 10.9.0.0/30", ""),
+    ("ip", "ip_tos 0x10/0xfc ip_ttl 64", ""),
+    ("ip", "ip_flags nofrag", ""),
+    ("ip", "ip_flags frag", ""),
+    ("ip", "ip_flags frag/firstfrag", ""),
+    ("ip", "ip_flags frag/nofirstfrag", ""),
+    ("ipv6", "", ""),
+    ("ipv6", "ip_proto tcp dst_port 80 src_ip fd09::/64", ""),
+    ("ipv6", "ip_flags nofrag", ""),
+    ("802.1Q", "", ""),
+    ("802.1Q", "vlan_id 5", ""),
+    ("802.1Q", "vlan_id 5 vlan_prio 3 vlan_ethtype ip ip_proto udp", ""),
+    ("802.1ad", "vlan_id 5", ""),
+    ("0x88b6", "dst_mac 02:00:00:00:00:00/ff:ff:ff:ff:ff:00", ""),
+    ("ip", "", "vlan push id 7 priority 3 pipe"),
+    ("ipv6", "", "vlan push id 7 protocol 802.1ad pipe"),
+    ("802.1Q", "", "vlan pop pipe"),
+    ("802.1Q", "", "vlan modify id 9 priority 5 pipe"),
+    ("ip", "ip_proto tcp", f"{SET_TCP} pipe action csum ip and tcp pipe"),
+    ("ip", "ip_proto udp ip_flags nofrag", f"{SET_TCP.replace('tcp', 'udp')} pipe action csum ip and udp pipe"),
+    ("ip", "ip_proto icmp", "pedit ex munge ip dst set 1.2.3.4 pipe action csum ip pipe"),
+    ("ipv6", "ip_proto tcp", "pedit ex munge ip6 dst set fd09::77 munge tcp sport set 5 pipe action csum tcp pipe"),
+    ("ipv6", "ip_proto udp ip_flags nofrag", "pedit ex munge ip6 src set fd09::77 munge udp sport set 5 pipe action csum udp pipe"),
+    ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action pedit ex munge eth src set 02:00:00:00:00:0b pipe"),
+    ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action vlan push id 9 pipe action mirred egress mirror "
+                           "dev {to} pipe action pedit ex munge tcp sport set 6 pipe action csum tcp pipe"),
+)
+
+
+def checksum(data):
+    data += bytes(len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def put(data, at, value):
+    return data[:at] + struct.pack("!H", value) + data[at + 2:]
+
+
+def transport(protocol, pseudo, payload):
+    if protocol == 6:
+        data = struct.pack("!HHIIBBHHH", 1000, 80, 1, 2, 0x50, 0x02, 100, 0, 0) + payload
+        return put(data, 16, checksum(pseudo(len(data)) + data))
+    if protocol == 17:
+        data = struct.pack("!HHHH", 1000, 80, 8 + len(payload), 0) + payload
+        return put(data, 6, checksum(pseudo(len(data)) + data))
+    if protocol == 1:
+        data = struct.pack("!BBHHH", 8, 0, 0, 1, 1) + payload
+        return put(data, 2, checksum(data))
+    return struct.pack("!HHII", 1000, 80, 1, 0) + payload  # SCTP, whose checksum no rule here changes.
+
+
+def ipv4(protocol, fragment=0, tos=0x10, payload=bytes(range(40))):
+    addresses = bytes((10, 9, 0, 1, 10, 9, 0, 2))
+    data = transport(protocol, lambda size: addresses + struct.pack("!BBH", 0, protocol, size), payload)
+    header = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(data), 7, fragment, 64, protocol, 0) + addresses
+    return b"\x08\x00" + put(header, 10, checksum(header)) + data
+
+
+def ipv6(protocol, fragment=None, payload=bytes(range(41))):
+    addresses = bytes.fromhex("fd090000000000000000000000000001fd090000000000000000000000000002")
+    data = transport(protocol, lambda size: addresses + struct.pack("!IHBB", size, 0, 0, protocol), payload)
+    if fragment is not None:
+        data, protocol = struct.pack("!BBHI", protocol, 0, fragment, 1) + data, 44
+    return b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, len(data), protocol, 64) + addresses + data
+
+
+def frames():
+    macs = LAST[:12]
+    packets = [ipv4(p) for p in (6, 17, 1, 132)] + [ipv4(17, 0x2000), ipv4(17, 0x0005), ipv4(17, 0x2005), ipv4(6, tos=0)]
+    packets += [ipv6(6), ipv6(17), ipv6(17, 1), ipv6(17, 0x29), b"\x88\xb6" + bytes(46)]
+    for packet in packets:
+        yield macs + packet
+        yield macs + b"\x81\x00\x60\x05" + packet
+        yield macs + b"\x81\x00\x00\x06" + packet
+        yield macs + b"\x88\xa8\x60\x05" + packet
+
+
+def packet_socket(namespace):
+    here, there = os.open("/proc/self/ns/net", os.O_RDONLY), os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+    libc = ctypes.CDLL(None)
+    libc.setns(there, 0)
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    made.bind(("eth0", 0))
+    libc.setns(here, 0)
+    made.setsockopt(SOL_PACKET, AUXDATA, 1)  # Linux takes the VLAN tag out of a frame.
+    made.settimeout(10)
+    return made
+
+
+def receive(receiver):
+    """Returns a frame that has come from elsewhere, with its tag."""
+    while True:
+        data, extra, _, where = receiver.recvmsg(65536, 256)
+        for level, kind, value in extra:
+            if (level, kind) == (SOL_PACKET, AUXDATA):
+                status, _, _, _, _, tag, announced = struct.unpack("IIIHHHH", value[:20])
+                if status & 0x10:
+                    data = data[:12] + struct.pack("!HH", announced if status & 0x40 else 0x8100, tag) + data[12:]
+        if where[2] != socket.PACKET_OUTGOING:
+            return data
+
+
+def tc(*words):
+    subprocess.run(["tc", *" ".join(words).split()], check=True)
+
+
+def run(case, policy, ports, sender, receiver):
+    protocol, match, actions = case
+    source, to = ports
+    for priority, what, how in ((1, f"{protocol}|{match}", actions.format(to=to)), (2, "0x88b5|", "")):
+        if how:
+            how = f"action {how}"
+        protocol, match = what.split("|")
+        tc(f"filter add dev {source} ingress protocol {protocol} prio {priority} flower {policy} {match} {how}",
+           f"action mirred egress redirect dev {to}")
+    for frame in frames():
+        sender.send(frame)
+    came = []
+    sender.send(LAST)
+    while (frame := receive(receiver))[:len(LAST)] != LAST:
+        came.append(frame)
+    tc(f"filter del dev {source} ingress")
+    return came
+
+
+def main():
+    ports = sys.argv[1:3]
+    sender, receiver = packet_socket("n0"), packet_socket("n1")
+    failed = 0
+    for case in CASES:
+        hardware = run(case, "skip_sw", ports, sender, receiver)
+        time.sleep(0.05)
+        software = run(case, "skip_hw", ports, sender, receiver)
+        if hardware == software:
+            print("the same:", len(software), "frames:", *case)
+            continue
+        failed += 1
+        print("FAILED:", *case)
+        for name, ours, others in (("card", hardware, software), ("software", software, hardware)):
+            for frame in [frame for frame in ours if frame not in others][:4]:
+                print(f"  only of {name}:", frame.hex())
+        print(" ", len(hardware), "and", len(software), "frames")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

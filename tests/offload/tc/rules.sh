@@ -1,0 +1,115 @@
+# shellcheck shell=bash disable=SC2016,SC2034,SC2086,SC2154
+# Sourced by guest.sh: rules by tc alone.
+redirect() { rule "$V0" protocol all prio 1 flower skip_sw action mirred egress redirect dev "$V1" && rule "$V1" protocol all prio 1 flower skip_sw action mirred egress redirect dev "$V0"; }
+
+check_names() { # What udev, OVS and scripts read.
+  [[ $(cat /sys/class/net/$UP/phys_port_name) == p0 && $(cat /sys/class/net/$V1/phys_port_name) == pf0vf1 ]] || fail "phys_port_name"
+  [[ $(cat /sys/class/net/$UP/phys_switch_id) == $(cat /sys/class/net/$V1/phys_switch_id) ]] || fail "phys_switch_id"
+  devlink dev eswitch show platform/verbatim-nic.0 | grep -q 'mode switchdev' || fail "eswitch mode"
+  devlink dev eswitch set platform/verbatim-nic.0 mode switchdev || fail "eswitch set"
+  ! devlink dev eswitch set platform/verbatim-nic.0 mode legacy 2>/dev/null || fail "it took the mode legacy"
+  devlink port show $V1 | grep -q 'flavour pcivf .*vfnum 1' || fail "devlink port"
+  devlink port function set $V1 hw_addr 02:00:00:00:00:99 || fail "devlink port function"
+  ns n1 ip -br link show eth0 | grep -q 02:00:00:00:00:99 || fail "the function's address: $(ns n1 ip -br link)"
+  ethtool -k $V0 | grep -q 'hw-tc-offload: on' || fail "hw-tc-offload"
+}
+check_slice() { # output and drop
+  redirect || fail "tc"
+  [[ $(lost n0 10.9.0.2 10 0.1) == 0 ]] || fail "lost"
+  tc filter show dev $V0 ingress | grep -q 'in_hw in_hw_count 1' || fail "not in hardware"
+  [[ $(packets $V0) -ge 10 ]] || fail "$(packets $V0) packets"
+  ethtool -S $V0 | grep -q 'offloaded_packets: 1[0-9]' || fail "$(ethtool -S $V0)"
+  tc filter del dev $V0 ingress
+  rule $V0 protocol ip prio 1 flower skip_sw ip_proto icmp action drop
+  [[ $(lost n0 10.9.0.2 5 0.1) == 100 ]] || fail "not dropped"
+  until_true '[[ $(packets $V0) == 5 ]]' || fail "dropped $(packets $V0)"
+  tc filter del dev $V0 ingress && tc filter del dev $V1 ingress
+  [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
+}
+check_misses() { # What no rule decides goes through the representors, here between ports of a bridge.
+  local i
+  ip link add bridge0 type bridge && ip link set bridge0 up
+  for i in $V0 $V1; do ip link set $i master bridge0; done
+  until_true '[[ $(lost n0 10.9.0.2 1 0.1) == 0 ]]' 100 || fail "no way"
+  [[ $(lost n0 10.9.0.2 300 0.002) == 0 ]] || fail "lost"
+  [[ $(ns n0 ping -c 5 -i 0.1 -s 1400 -q 10.9.0.2 | grep -c ' 0% packet loss') == 1 ]] || fail "long ones are lost"
+  ns n1 iperf3 -s -1 -D >/dev/null
+  until_true 'ns n0 iperf3 -c 10.9.0.2 -t 1 -f m >/run/iperf' 10 || fail "TCP: $(cat /run/iperf)"
+  redirect || fail "tc"
+  local was
+  was=$(cat /sys/class/net/$V0/statistics/rx_packets)
+  [[ $(lost n0 10.9.0.2 50 0.01) == 0 ]] || fail "lost with a rule"
+  [[ $(($(cat /sys/class/net/$V0/statistics/rx_packets) - was)) -le 5 ]] || fail "software saw them"
+  ip link del bridge0
+}
+check_chains() { # goto; a shared block; a priority that wins
+  local i
+  for i in $V0 $V1; do tc qdisc del dev $i ingress; tc qdisc add dev $i ingress_block 7 ingress; done
+  rule_in() { tc filter add block 7 "$@"; }
+  rule_in chain 70000 protocol ip prio 1 flower skip_sw dst_mac 02:00:00:00:00:02 action mirred egress redirect dev $V1 || fail "chain"
+  rule_in chain 70000 protocol ip prio 2 flower skip_sw dst_mac 02:00:00:00:00:01 action mirred egress redirect dev $V0 || fail "chain"
+  rule_in protocol ip prio 9 flower skip_sw action goto chain 70000 || fail "goto"
+  [[ $(lost n0 10.9.0.2 5 0.1) == 0 ]] || fail "lost"
+  tc filter show block 7 chain 70000 | grep -q 'in_hw in_hw_count 2' || fail "$(tc filter show block 7)"
+  [[ $(rules) == 6 ]] || fail "$(rules) rules"
+  rule_in protocol ip prio 3 flower skip_sw ip_proto icmp action drop || fail "drop"
+  [[ $(lost n0 10.9.0.2 3 0.1) == 100 ]] || fail "the lower priority won"
+  tc filter del block 7 chain 70000; tc filter del block 7
+  [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
+}
+check_refusals() { # in words, and nothing is left
+  local line
+  while read -r line; do
+    # shellcheck disable=SC2086
+    rule $V0 ${line%%|*} 2>/run/why && fail "it took $line"
+    grep -q "verbatim_nic: ${line#*|}" /run/why || fail "$line: $(cat /run/why)"
+  done <<LINES
+protocol arp prio 1 flower skip_sw arp_tip 10.0.0.1 action drop|The card does not match
+protocol ip prio 1 flower skip_sw ip_flags nofirstfrag action drop|The card does not match
+protocol ip prio 1 flower skip_sw ip_proto tcp dst_port 10-20 action drop|The card does not match
+protocol ipv6 prio 1 flower skip_sw ip_proto icmpv6 type 128 action drop|The card does not match
+protocol ip prio 1 flower skip_sw action mirred egress redirect dev lo|The interface is not
+protocol ip prio 1 flower skip_sw action pedit ex munge ip tos set 8 pipe action mirred egress redirect dev $V1|The card does not do
+protocol ip prio 1 flower skip_sw action skbedit mark 1 pipe action mirred egress redirect dev $V1|The card does not do
+LINES
+  rule $V0 protocol ip prio 1 flower ip_flags nofirstfrag action drop || fail "without skip_sw it is software's"
+  tc filter show dev $V0 ingress | grep -q not_in_hw || fail "not_in_hw"
+  [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
+}
+check_full() { # A full table says so; there is room again when a rule goes.
+  local i
+  for ((i = 1; i <= 4096; i++)); do echo "filter add dev $V0 ingress protocol ip prio 1 handle $i flower skip_sw dst_ip 10.$((i / 256)).$((i % 256)).1 action drop"; done >/run/many
+  tc -batch /run/many || fail "4096 rules"
+  rule $V0 protocol ip prio 1 flower skip_sw dst_ip 11.0.0.1 action drop 2>/run/why && fail "there is room for more"
+  grep -q "table is full" /run/why || fail "$(cat /run/why)"
+  tc filter del dev $V0 ingress protocol ip prio 1 handle 5 flower || fail "del"
+  rule $V0 protocol ip prio 1 flower skip_sw dst_ip 11.0.0.1 action drop || fail "no room again"
+}
+check_killed() { # The card ends: the next one gets the rules, and counters go on.
+  redirect || fail "tc"
+  [[ $(lost n0 10.9.0.2 20 0.02) == 0 ]] || fail "lost"
+  kill -9 "$card"; wait "$card"
+  [[ $(cat /sys/class/net/$V0/carrier) == 0 ]] || fail "the carrier stays"
+  rule $V0 protocol ip prio 5 flower skip_sw action drop 2>/run/why && fail "a rule without a card"
+  grep -q "No card is attached" /run/why || fail "$(cat /run/why)"
+  [[ $(packets $V0) -ge 20 ]] || fail "counters went back"
+  local was
+  was=$(packets $V0)
+  card_up
+  until_true '[[ $(rules) == 2 ]]' || fail "$(rules) rules came back"
+  [[ $(lost n0 10.9.0.2 20 0.02) == 0 ]] || fail "lost"
+  [[ $(packets $V0) -ge $((was + 20)) ]] || fail "$was, then $(packets $V0) packets"
+}
+check_stopped_card() { # A card that does not answer stops nobody else, and forgets nothing.
+  redirect || fail "tc"
+  kill -STOP "$card"
+  rule $V0 protocol ip prio 5 flower skip_sw action drop 2>/run/why && fail "it answers"
+  grep -q "does not answer" /run/why || fail "$(cat /run/why)"
+  timeout 5 tc filter del dev $V0 ingress prio 1 || fail "a rule cannot be deleted"
+  timeout 5 tc -s filter show dev $V1 ingress >/dev/null || fail "statistics wait"
+  kill -CONT "$card"
+  until_true '[[ $(rules) == 1 ]]' || fail "$(rules) rules"
+  rule $V0 protocol all prio 1 flower skip_sw action mirred egress redirect dev $V1 || fail "it does not answer again"
+  [[ $(lost n0 10.9.0.2 5 0.1) == 0 ]] || fail "lost"
+}
+check_same_as_software() { python3 -B "$here/oracle.py" $V0 $V1; }
