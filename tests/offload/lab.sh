@@ -71,10 +71,11 @@ lab_card_start() {
   into n-up vcup 10.9.0.100/24 02:00:00:00:00:64
   for ((i = 0; i < $1; i++)); do into "n$i" "vcvf$i" "10.9.0.$((i + 1))/24" "02:00:00:00:00:0$((i + 1))"; done
 }
+# Each port says where the card is: an ovs-vswitchd that starts again adds them in any order.
 lab_card_ports() {
-  local n=${1:-2} i
-  vsctl add-port br0 up0 -- set Interface up0 type=dpdk options:dpdk-devargs="net_verbatim0,socket=$R/card.sock${CARD_ARGS:-}"
+  local n=${1:-2} i card="net_verbatim0,socket=$R/card.sock${CARD_ARGS:-}"
+  vsctl add-port br0 up0 -- set Interface up0 type=dpdk options:dpdk-devargs="$card"
   for ((i = 0; i < n; i++)); do
-    vsctl add-port br0 "vf$i" -- set Interface "vf$i" type=dpdk "options:dpdk-devargs=\"net_verbatim0,representor=vf$i\""
+    vsctl add-port br0 "vf$i" -- set Interface "vf$i" type=dpdk "options:dpdk-devargs=\"$card,representor=vf$i\""
   done
 }
