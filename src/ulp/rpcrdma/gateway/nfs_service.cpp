@@ -91,8 +91,8 @@ class NfsService {
     if (!driver) return std::unexpected(driver.error());
     rdma_ = std::move(*driver);
     // A client's peer moves the data: by READ of calls, and WRITE of replies.
-    const int reads = is_server() ? 0 : IBV_ACCESS_REMOTE_READ;
-    const int writes = is_server() ? 0 : IBV_ACCESS_REMOTE_WRITE;
+    const int reads = IBV_ACCESS_LOCAL_WRITE | (is_server() ? 0 : IBV_ACCESS_REMOTE_READ);
+    const int writes = IBV_ACCESS_LOCAL_WRITE | (is_server() ? 0 : IBV_ACCESS_REMOTE_WRITE);
     if (auto opened = records_.open(rdma_->device(), reads); !opened) return opened;
     if (auto opened = chunks_.open(rdma_->device(), writes); !opened) return opened;
     tcp_ = std::make_unique<tcp::Driver>(

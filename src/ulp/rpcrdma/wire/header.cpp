@@ -16,11 +16,11 @@ class Words {
     position_ += 4;
     return load_be<std::uint32_t>(bytes_.data() + position_ - 4);
   }
-  /// False if it is neither: XDR's bool.
-  bool next_bool(bool& value) {
+  /// XDR's bool: what is neither 0 nor 1 is a fault.
+  bool next_bool() {
     const std::uint32_t word = next();
-    value = word == 1;
-    return is_ok_ && word <= 1;
+    is_ok_ &= word <= 1;
+    return is_ok_ && word == 1;
   }
   RemoteRange segment() {
     const auto handle = MemoryKey{next()};
@@ -43,23 +43,18 @@ bool decode_chunk(Words& words, Segments& into, std::uint32_t& count) {
 }
 
 bool decode_lists(Words& words, Header& header) {
-  bool more = false;
-  while (words.next_bool(more) && more) {
+  while (words.next_bool()) {
     if (header.reads.full()) return false;
     const std::uint32_t position = words.next();
     header.reads.push({position, words.segment()});
   }
-  if (!words.is_ok() || more) return false;
-  while (words.next_bool(more) && more) {
-    std::uint32_t count = 0;
+  std::uint32_t count = 0;
+  while (words.next_bool()) {
     if (header.write_sizes.full() || !decode_chunk(words, header.writes, count)) return false;
     header.write_sizes.push(count);
   }
-  if (!words.is_ok() || more) return false;
-  if (!words.next_bool(more)) return false;
-  if (!more) return true;
-  std::uint32_t count = 0;
-  return decode_chunk(words, header.reply.emplace(), count);
+  if (words.next_bool()) return decode_chunk(words, header.reply.emplace(), count);
+  return words.is_ok();
 }
 
 class Writer {

@@ -29,10 +29,6 @@ class XdrReader {
     skip(4);
     return value;
   }
-  std::uint64_t hyper() {
-    const std::uint64_t high = word();
-    return high << 32 | word();
-  }
   void skip(std::uint64_t bytes) {
     if (bytes > left_) return fail();
     auto rest = static_cast<std::uint32_t>(bytes);
