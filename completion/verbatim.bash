@@ -35,7 +35,7 @@ _verbatim() {
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
-         elif [[ $command == fabric || $command == cluster || $command == target || $command == nic || $command == ipoib ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
+         elif [[ $command == fabric || $command == cluster || $command == target || $command == nfs || $command == nic || $command == ipoib ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -58,7 +58,7 @@ _verbatim() {
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric cluster ipoib target nic capture fault doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric cluster ipoib target nfs nic capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
@@ -93,6 +93,11 @@ _verbatim() {
     "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    nfs) _verbatim_reply "serve client show down $common" "$current" ;;
+    "nfs serve") _verbatim_reply "--to --listen --fabric --host $node_options $common" "$current" ;;
+    "nfs client") _verbatim_reply "--listen --fabric --host $node_options $common" "$current" ;;
+    "nfs show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    "nfs down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;

@@ -77,6 +77,17 @@ function __verbatim_is_in_target
     test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
 end
 
+function __verbatim_is_before_nfs_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = nfs
+end
+
+# Whether the command of `nfs` is one of these.
+function __verbatim_is_in_nfs
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = nfs; and contains -- $words[3] $argv
+end
+
 function __verbatim_is_before_nic_command
     set -l words (commandline -opc)
     test (count $words) -eq 2; and test $words[2] = nic
@@ -103,12 +114,13 @@ complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show a
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a ipoib -d 'Interfaces of IP over InfiniBand'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
+complete -c verbatim -n __verbatim_is_before_command -a nfs -d 'Serve and reach files by NFS over RDMA'
 complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -127,8 +139,8 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
@@ -138,6 +150,13 @@ complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a 'datagram conn
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
 complete -c verbatim -n '__verbatim_is_in_ipoib show' -l json -d 'Print JSON'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a serve -d 'Serve an NFS server\'s files over RDMA'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a client -d 'Reach an RDMA server for clients that speak TCP'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a show -d 'Show a node\'s NFS gateways and their clients'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a down -d 'End a node\'s NFS gateways'
+complete -c verbatim -n '__verbatim_is_in_nfs serve' -x -l to -a 127.0.0.1 -d 'The NFS server, over TCP'
+complete -c verbatim -n '__verbatim_is_in_nfs serve client' -x -l listen -d 'Where clients connect'
+complete -c verbatim -n '__verbatim_is_in_nfs show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'

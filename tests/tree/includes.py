@@ -74,7 +74,7 @@ MAY_INCLUDE = {
     "ulp/target_tree": ("base",),
     "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser"),
     "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire"),
-    "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma"),
+    "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/tcp"),
     "ulp/rds": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/sdp": ("base", "ulp/engine", "ulp/rdma"),
     "ulp/lnet": ("base", "service", "ulp/engine", "ulp/rdma"),
@@ -113,7 +113,7 @@ TESTS_MAY_ALSO_INCLUDE = ("sim",)
 # Headers of C libraries that upper-layer protocols call by their drivers alone: header -> folders below ulp/ that may include
 # it. Engines see values.
 C_HEADERS = {
-    "infiniband/": ("ulp/rdma", "ulp/backstore", "ulp/disk", "ulp/rsocket"),
+    "infiniband/": ("ulp/rdma", "ulp/backstore", "ulp/disk", "ulp/rsocket", "ulp/rpcrdma/gateway"),
     "rdma/": ("ulp/rdma", "ulp/disk", "ulp/rsocket"),
     "liburing.h": ("ulp/backstore",),
 }
