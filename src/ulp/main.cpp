@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ulp/ipoib/driver/ipoib_service.h"
+#include "ulp/rds/driver/rds_service.h"
 #include "ulp/target/target_service.h"
 
 namespace {
@@ -16,6 +17,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"ipoib", "an interface of IP over InfiniBand", verbatim::ulp::ipoib::run_ipoib},
+    {"rds", "the broker of a node's RDS sockets", verbatim::ulp::rds::run_rds},
     {"target", "serves disks to hosts of storage protocols", verbatim::ulp::target::run_target},
 };
 
