@@ -26,7 +26,6 @@ void add_status(CLI::App& app, int& exit_status);
 void add_fabric(CLI::App& app, int& exit_status);
 void add_cluster(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_ipoib(CLI::App& app, int& exit_status);
-void add_rds(CLI::App& app, int& exit_status);
 void add_nic(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_capture(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_fault(CLI::App& app, int& exit_status);

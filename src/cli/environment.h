@@ -46,8 +46,6 @@ inline constexpr std::string_view kViewLibrary = "/libverbatim-view.so";
 
 /// The library that makes a program's sockets rsockets; there, too.
 inline constexpr std::string_view kSocketsLibrary = "/rsocket/librspreload.so.1";
-/// The library that makes a program's AF_RDS sockets the broker's; there, too.
-inline constexpr std::string_view kRdsLibrary = "/rds/librdspreload.so.1";
 /// Returns a value of LD_PRELOAD (or null) with `library` at its end.
 std::string with_library(const char* preload, const std::string& library);
 

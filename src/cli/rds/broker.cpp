@@ -13,6 +13,9 @@
 namespace verbatim::cli {
 namespace {
 
+/// In the drop-ins' folder.
+constexpr const char* kRdsLibrary = "/rds/librdspreload.so.1";
+
 std::string variable(const char* name) {
   const char* const value = getenv(name);
   return value == nullptr ? "" : value;
@@ -59,7 +62,7 @@ Result<void> use_rds_library() {
   // The program inherits it: as long as it lives, the broker has a user.
   if (ulp::rds::local::open_socket(*path, 0) < 0) return refuse_errno("the RDS broker");
   const char* const old = getenv("LD_PRELOAD");
-  setenv("LD_PRELOAD", with_library(old, *dropins + std::string(kRdsLibrary)).c_str(), 1);
+  setenv("LD_PRELOAD", with_library(old, *dropins + kRdsLibrary).c_str(), 1);
   setenv("VERBATIM_RDS", path->c_str(), 1);
   return {};
 }

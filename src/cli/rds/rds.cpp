@@ -1,3 +1,5 @@
+#include "cli/rds/rds.h"
+
 #include <cerrno>
 #include <memory>
 #include <string>

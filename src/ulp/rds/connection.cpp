@@ -115,6 +115,7 @@ void Connection::push(WorkList& work, Outgoing& message, std::size_t fragment,
   message.last_send = ++posted_;
   work.push(
       Send{.payload = {&slice, 1},
+           .solicited = fragment + 1 == message.fragments.size(),  // Linux sleeps until then.
            .done = posted_ % kTagEach == 0 ? Tag{static_cast<std::uint32_t>(posted_)} : kNoTag});
 }
 
