@@ -7,6 +7,7 @@
 #include "ulp/ipoib/driver/ipoib_service.h"
 #include "ulp/lnet/driver/lnet_service.h"
 #include "ulp/rpcrdma/gateway/nfs_service.h"
+#include "ulp/rds/driver/rds_service.h"
 #include "ulp/target/target_service.h"
 
 namespace {
@@ -23,6 +24,7 @@ constexpr Kind kKinds[] = {
      verbatim::ulp::rpcrdma::run_nfs_client},
     {"nfs-serve", "NFS over RDMA, in front of an NFS server that speaks TCP",
      verbatim::ulp::rpcrdma::run_nfs_serve},
+    {"rds", "the broker of a node's RDS sockets", verbatim::ulp::rds::run_rds},
     {"target", "serves disks to hosts of storage protocols", verbatim::ulp::target::run_target},
 };
 

@@ -87,6 +87,7 @@ MAY_INCLUDE = {
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
     "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/sdp/rules.h", "ulp/rsocket/private.h", "ulp/sockets"),
+    "dropin/rdspreload": ("base", "ulp/rds/local"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),
@@ -102,6 +103,8 @@ MAY_INCLUDE = {
             "wire",
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
             "link/decorators/fault_plan.h", "link/capture_file/capture_file.h", "link/capture_file/capture_merge.h",
+            # `verbatim rds ping` has an RDS socket.
+            "ulp/rds/local",
             # `verbatim doctor` calls the same functions as programs do.
             "agent/identity/interfaces.h", "region/adoption/run_alone.h"),
     "dashboard": ("base", "observe"),

@@ -93,6 +93,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_LOG", check_log},
     {"VERBATIM_PATH", check_path_name},
     {"VERBATIM_SDP", check_switch},
+    {"VERBATIM_RDS", check_anything},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
     {"VERBATIM_EARLY_RETRY", check_switch},
