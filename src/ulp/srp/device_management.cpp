@@ -30,18 +30,19 @@ std::uint16_t DeviceManagement::fill(const wire::MadHeader& request, DeviceData 
     }
     case DeviceAttribute::io_controller_profile: {
       const Controller* const controller = in_slot(request.modifier);
-      if (controller == nullptr) return request.modifier == 0 || request.modifier > kSlots
-                                            ? raw(MadStatus::invalid_value)
-                                            : kNoController;
+      if (controller == nullptr)
+        return request.modifier == 0 || request.modifier > kSlots ? raw(MadStatus::invalid_value)
+                                                                  : kNoController;
       const Ports::Limits& limits = ports_.limits();
-      encode(IoControllerProfile{.guid = controller->guid,
-                                 .requests = limits.requests,
-                                 .reads = 16,
-                                 .message_bytes = limits.request_bytes,
-                                 .transfer_bytes = 1 << 20,
-                                 .services = static_cast<std::uint8_t>(controller->extensions.size()),
-                                 .name = "Verbatim SRP target"},
-             out);
+      encode(
+          IoControllerProfile{.guid = controller->guid,
+                              .requests = limits.requests,
+                              .reads = 16,
+                              .message_bytes = limits.request_bytes,
+                              .transfer_bytes = 1 << 20,
+                              .services = static_cast<std::uint8_t>(controller->extensions.size()),
+                              .name = "Verbatim SRP target"},
+          out);
       return 0;
     }
     case DeviceAttribute::service_entries:
