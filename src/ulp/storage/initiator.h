@@ -27,7 +27,7 @@ enum class Channel : std::uint8_t {};
 inline constexpr std::size_t kChannelsMax = 2;
 
 /// Registered memory of ours in one piece, which the peer reads or writes by `remote_key`. A peer
-/// cannot invalidate the key of a region (IBA 10.6.7.2.3): each protocol has a way to say so.
+/// cannot invalidate the key of a region: each protocol has a way to say so.
 struct PeerMemory {
   Slice here;
   MemoryKey remote_key{};
@@ -71,7 +71,8 @@ struct DiskFacts {
   std::uint32_t requests_max = 1;     // At a time.
   bool is_read_only = false;
   bool can_discard = false, can_write_zeroes = false;
-  std::string name;  // "LIO-ORG ram0 4.0": what it says of itself.
+  bool can_write_stable = false;  // FUA. Else `is_stable` is not asked for: flush after it.
+  std::string name;               // "LIO-ORG ram0 4.0": what it says of itself.
 };
 
 /// Why a session is over. `words` have both sides' values. `is_final`: to try again is of no use
@@ -120,7 +121,7 @@ class Initiator {
   /// Work with this tag, and all before it on this channel, has ended.
   virtual void on_done(Channel channel, Tag tag, CompletionStatus status, TimeNs now,
                        InitiatorOutput& out) = 0;
-  /// False: nothing was taken; the user asks again after the next answer. Only after the login.
+  /// False: nothing was taken; the user asks again after the next input. Only after the login.
   virtual bool on_request(const DiskRequest& request, TimeNs now, InitiatorOutput& out) = 0;
   virtual void on_time(TimeNs now, InitiatorOutput& out) = 0;
   virtual TimeNs deadline() const = 0;
