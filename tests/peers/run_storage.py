@@ -30,6 +30,8 @@ class Target:
     def __init__(self, testbed, protocol, words):
         self.testbed = testbed
         self.words = words
+        testbed.set_addresses(NODE, peer.OUR_ADDRESS)
+        testbed.set_variables(NODE, VERBATIM_PROTOCOL=protocol)
         self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
 
     def verbatim(self, *words):
@@ -46,6 +48,10 @@ class Target:
         """Hides no failure of what was before."""
         subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", "down", "--node", NODE], env=self.environment,
                        check=False, timeout=60)
+
+    def start(self, program, *words):
+        """A program of the tests on the target's node."""
+        return self.testbed.start(NODE, [f"{self.testbed.build}/bin/{program}", *words])
 
     def show(self):
         return json.loads(self.verbatim("show", "--node", NODE, "--json"))

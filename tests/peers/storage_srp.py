@@ -1,4 +1,4 @@
-"""Linux's ib_srp, in the guest, at `verbatim target --srp`: parts of run_storage.py."""
+"""Linux's ib_srp, in the guest, at `verbatim target --srp`, and our initiator at its ib_srpt: parts of run_storage.py."""
 
 import guest as peer
 from testbed import Failure, wait_until
@@ -9,6 +9,7 @@ MODULES = "modprobe ib_srp reconnect_delay=1 fast_io_fail_tmo=60 dev_loss_tmo=12
 DISK = "/dev/sda"
 FIO = "fio --name=disk --direct=1 --ioengine=libaio --iodepth=16 --bs=4k --rw=randwrite"
 LINE = f"id_ext={GUID},ioc_guid={GUID},dest={peer.OUR_ADDRESS}:{PORT},max_cmd_per_lun=32"
+REFUSED = 3  # Exit status of srp_disk.
 REMOTE_PORTS = "/sys/class/srp_remote_ports"
 
 
@@ -73,5 +74,35 @@ def is_left(guest, target):
     wait_until(target.is_empty, 60, "the initiator to leave")
 
 
+def serves_us(guest, target):
+    """Linux's ib_srpt, with a disk in a file. Its port has the name of GID 0's lower half; what it calls the initiator is
+    the address that the login has come to."""
+    guest.run(f"""set -e
+for module in target_core_file ib_srpt; do modprobe $module; done
+mount -t configfs configfs /sys/kernel/config 2>/dev/null || true
+T=/sys/kernel/config/target
+dd if=/dev/zero of=/tmp/disk bs=1M count=16
+mkdir -p $T/core/fileio_0/disk
+echo fd_dev_name=/tmp/disk,fd_dev_size=16777216 > $T/core/fileio_0/disk/control
+echo 1 > $T/core/fileio_0/disk/enable
+mkdir -p $T/srpt
+P=$(cut -d: -f5-8 /sys/class/infiniband/{guest.stack}0/ports/1/gids/0)
+mkdir -p $T/srpt/$P/$P/lun/lun_0 $T/srpt/$P/$P/acls/{peer.ADDRESS}
+ln -s $T/core/fileio_0/disk $T/srpt/$P/$P/lun/lun_0/disk
+mkdir $T/srpt/$P/$P/acls/{peer.ADDRESS}/lun_0
+ln -s $T/srpt/$P/$P/lun/lun_0 $T/srpt/$P/$P/acls/{peer.ADDRESS}/lun_0/disk
+echo {PORT} > $T/srpt/discovery_auth/rdma_cm_port
+echo 1 > $T/srpt/$P/$P/enable""")
+    guid = guest.run("cat /sys/module/ib_srpt/parameters/srpt_service_guid").strip().removeprefix("0x")
+    line = f"id_ext={guid},ioc_guid={guid},dest={peer.ADDRESS}:{PORT}"
+    disk = target.start("srp_disk", "300", line)
+    disk.expect_success(300)
+    if "LIO-ORG" not in disk.output() or "1 sessions" not in disk.output():
+        raise Failure(f"not the guest's disk: {disk.output()}")
+    stranger = target.start("srp_disk", "1", line.replace(f"id_ext={guid}", "id_ext=0000000000000001"))
+    if stranger.wait(60) != REFUSED or "no port of this identifier" not in stranger.output():
+        raise Failure(f"a port that is not there: {stranger.output()}")
+
+
 PARTS = (refuses_a_stranger, is_a_disk, keeps_a_file_system, verifies_random_writes, resets_a_unit,
-         is_killed_under_load, is_left)
+         is_killed_under_load, is_left, serves_us)
