@@ -1,6 +1,6 @@
 // Disks of SRP targets by the initiator of src/ulp/srp/initiator: each target is a line as
 // `srp_daemon` writes it. Writes and reads regions of each disk, all at once, every byte compared;
-// logs in again if a session ends.
+// logs in again if a session ends, and writes again: the target's memory may be a new one.
 //
 //   srp_disk ROUNDS LINE...     exit status 3: a target has refused the login
 #include <cerrno>
@@ -39,26 +39,70 @@ T must(Result<T> result) {
 }
 
 /// One disk. Each of its places writes its region and reads it back, round after round.
-class Disk final : public rdma::Handler, public service::Source {
+class Disk final : public service::Source {
  public:
-  Disk(const std::string& line, std::uint32_t rounds, std::uint64_t seed)
-      : target_(must(parse_add_target(line))), rounds_(rounds), random_(seed) {
+  /// `number`: disks of one memory have regions of their own.
+  Disk(rdma::Driver& driver, const std::string& line, std::uint32_t rounds, std::uint32_t number)
+      : driver_(driver),
+        target_(must(parse_add_target(line))),
+        rounds_(rounds),
+        number_(number),
+        random_(number) {
     constexpr int kRights =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    driver_ = must(
-        rdma::Driver::create(*this, {.receives = 128, .receive_bytes = Initiator::kResponseBytes}));
-    const rdma::Device& device = driver_->device();
+    const rdma::Device& device = driver_.device();
     scratch_.emplace(must(rdma::BufferPool::create(device, 1, storage::kScratchBytes, kRights)));
     data_.emplace(must(rdma::BufferPool::create(device, kDepth, kRegionBytes, kRights)));
     const auto gids = device.port().gids;
     const ByteSpan gid = std::as_bytes(std::span(gids.at(0).bytes));
     settings_ = settings_for(target_, load_be<std::uint64_t>(&gid[8]));
   }
-  void attach(service::Loop& loop) {
-    if (auto attached = driver_->attach(loop); !attached) give_up(attached.error().text);
-    loop.add(*this);
-    begin(loop.now());
+  void begin(TimeNs now) {
+    ++sessions_;
+    begins_at_ = kNever;
+    for (Place& place : places_) {
+      place.is_waiting = false;
+      place.is_writing = true;
+    }
+    session_ = std::make_unique<Initiator>(settings_, memory_of(*scratch_, 0));
+    session_->begin(now, out_);
+    carry_out(now);
   }
+  void on_established(ByteSpan private_data, TimeNs now) {
+    session_->on_established(kChannel, private_data, now, out_);
+    carry_out(now);
+  }
+  ReceiveUse on_message(const Message& message, TimeNs now) {
+    const ReceiveUse use = session_->on_message(kChannel, message, now, out_);
+    carry_out(now);
+    return use;
+  }
+  void on_done(Tag tag, CompletionStatus status, TimeNs now) {
+    session_->on_done(kChannel, tag, status, now, out_);
+    carry_out(now);
+  }
+  void on_end(const rdma::End& end, TimeNs now) {
+    if (const auto& rejected = end.rejected) {
+      const PrivateData& data = rejected->private_data;
+      const auto failure =
+          session_->on_rejected(kChannel, rejected->reason, {data.begin(), data.size()});
+      if (failure.is_final) give_up(failure.words, kExitRefused);
+      fmt::print("{}\n", failure.words);
+    }
+    if (const auto* const failure = session_->failure()) fmt::print("{}\n", failure->words);
+    std::fflush(stdout);
+    is_done_ = is_leaving_;
+    if (!is_done_) begins_at_ = now + kPause;
+  }
+  TimeNs deadline() const override { return std::min(begins_at_, session_->deadline()); }
+  void on_time(TimeNs now) override {
+    if (begins_at_ <= now) return begin(now);
+    if (begins_at_ != kNever) return;
+    session_->on_time(now, out_);
+    carry_out(now);
+  }
+
+  rdma::ConnectionId connection() const { return connection_; }
   bool is_done() const { return is_done_; }
   std::string text() const {
     return fmt::format("{}: {} bytes, {} rounds, {} sessions", name_, bytes_, rounds_done_,
@@ -72,14 +116,6 @@ class Disk final : public rdma::Handler, public service::Source {
     std::uint64_t seed = 0;
   };
 
-  void begin(TimeNs now) {
-    ++sessions_;
-    begins_at_ = kNever;
-    for (Place& place : places_) place.is_waiting = false;
-    session_ = std::make_unique<Initiator>(settings_, memory_of(*scratch_, 0));
-    session_->begin(now, out_);
-    carry_out(now);
-  }
   static storage::PeerMemory memory_of(const rdma::BufferPool& pool, std::uint32_t index) {
     return {pool.at(index), pool.region().remote_key()};
   }
@@ -92,11 +128,11 @@ class Disk final : public rdma::Handler, public service::Source {
   void carry_out(TimeNs now) {
     for (;;) {
       for (const auto& request : out_.connect)
-        connection_ = must(driver_->connect(
+        connection_ = must(driver_.connect(
             where(), {.sizes = request.sizes, .private_data = request.private_data}));
       const bool more = out_.more;
       const auto answers = out_.answers;
-      if (!out_.on(kChannel).empty()) driver_->carry_out(connection_, out_.on(kChannel), now);
+      if (!out_.on(kChannel).empty()) driver_.carry_out(connection_, out_.on(kChannel), now);
       out_.clear();
       for (const auto& answer : answers) on_answer(answer, now);
       if (!more) break;
@@ -119,14 +155,14 @@ class Disk final : public rdma::Handler, public service::Source {
       if (place.is_writing) fill(place, memory);
       if (!session_->on_request({.kind = place.is_writing ? storage::DiskRequest::Kind::write
                                                           : storage::DiskRequest::Kind::read,
-                                 .offset = std::uint64_t{i} * kRegionBytes,
+                                 .offset = (std::uint64_t{number_} * kDepth + i) * kRegionBytes,
                                  .bytes = place.bytes,
                                  .memory = memory,
                                  .user = Tag{i + 1}},
                                 now, out_))
         return;
       place.is_waiting = true;
-      for (const auto& work : out_.on(kChannel)) driver_->carry_out(connection_, {&work, 1}, now);
+      for (const auto& work : out_.on(kChannel)) driver_.carry_out(connection_, {&work, 1}, now);
       out_.clear();
     }
   }
@@ -170,49 +206,11 @@ class Disk final : public rdma::Handler, public service::Source {
     ++rounds_done_;
   }
 
-  void on_requested(const rdma::Requested&, TimeNs) override {}
-  void on_established(const rdma::Established& established, TimeNs now, WorkList&) override {
-    const PrivateData& data = established.private_data;
-    session_->on_established(kChannel, {data.begin(), data.size()}, now, out_);
-    carry_out(now);
-  }
-  ReceiveUse on_message(rdma::ConnectionId, const Message& message, TimeNs now,
-                        WorkList&) override {
-    const ReceiveUse use = session_->on_message(kChannel, message, now, out_);
-    carry_out(now);
-    return use;
-  }
-  void on_done(rdma::ConnectionId, Tag tag, CompletionStatus status, TimeNs now,
-               WorkList&) override {
-    session_->on_done(kChannel, tag, status, now, out_);
-    carry_out(now);
-  }
-  void on_end(rdma::ConnectionId, const rdma::End& end, TimeNs now) override {
-    if (const auto& rejected = end.rejected) {
-      const PrivateData& data = rejected->private_data;
-      const auto failure =
-          session_->on_rejected(kChannel, rejected->reason, {data.begin(), data.size()});
-      if (failure.is_final) give_up(failure.words, kExitRefused);
-      fmt::print("{}\n", failure.words);
-    }
-    if (const auto* const failure = session_->failure()) fmt::print("{}\n", failure->words);
-    std::fflush(stdout);
-    is_done_ = is_leaving_;
-    if (!is_done_) begins_at_ = now + kPause;
-  }
-  TimeNs deadline() const override { return std::min(begins_at_, session_->deadline()); }
-  void on_time(TimeNs now) override {
-    if (begins_at_ <= now) return begin(now);
-    if (begins_at_ != kNever) return;
-    session_->on_time(now, out_);
-    carry_out(now);
-  }
-
+  rdma::Driver& driver_;
   const AddTarget target_;
-  const std::uint32_t rounds_;
+  const std::uint32_t rounds_, number_;
   sim::Random random_;
   InitiatorSettings settings_;
-  std::unique_ptr<rdma::Driver> driver_;
   std::optional<rdma::BufferPool> scratch_, data_;
   std::unique_ptr<Initiator> session_;
   storage::InitiatorOutput out_;
@@ -225,6 +223,54 @@ class Disk final : public rdma::Handler, public service::Source {
   bool is_leaving_ = false, is_done_ = false;
 };
 
+/// All of a process, on one device.
+class Disks final : public rdma::Handler {
+ public:
+  Disks(service::Loop& loop, std::uint32_t rounds, std::span<char*> lines) {
+    constexpr std::uint32_t kReceives = 2048;
+    driver_ = must(rdma::Driver::create(
+        *this, {.receives = kReceives, .receive_bytes = Initiator::kResponseBytes}));
+    if (auto attached = driver_->attach(loop); !attached) give_up(attached.error().text);
+    for (const char* const line : lines) {
+      const auto number = static_cast<std::uint32_t>(disks_.size());
+      disks_.push_back(std::make_unique<Disk>(*driver_, line, rounds, number));
+      loop.add(*disks_.back());
+      disks_.back()->begin(loop.now());
+    }
+  }
+  bool are_done() const {
+    return std::ranges::all_of(disks_, [](const auto& disk) { return disk->is_done(); });
+  }
+  void print() const {
+    for (const auto& disk : disks_) fmt::print("{}\n", disk->text());
+  }
+
+ private:
+  Disk& disk_of(rdma::ConnectionId connection) {
+    return **std::ranges::find(disks_, connection,
+                               [](const auto& disk) { return disk->connection(); });
+  }
+  void on_requested(const rdma::Requested&, TimeNs) override {}
+  void on_established(const rdma::Established& established, TimeNs now, WorkList&) override {
+    const PrivateData& data = established.private_data;
+    disk_of(established.connection).on_established({data.begin(), data.size()}, now);
+  }
+  ReceiveUse on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
+                        WorkList&) override {
+    return disk_of(connection).on_message(message, now);
+  }
+  void on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status, TimeNs now,
+               WorkList&) override {
+    disk_of(connection).on_done(tag, status, now);
+  }
+  void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override {
+    disk_of(connection).on_end(end, now);
+  }
+
+  std::unique_ptr<rdma::Driver> driver_;
+  std::vector<std::unique_ptr<Disk>> disks_;
+};
+
 }  // namespace
 }  // namespace verbatim::ulp::srp
 
@@ -232,14 +278,9 @@ int main(int argc, char** argv) {
   using namespace verbatim;
   if (argc < 3) ulp::srp::give_up("srp_disk ROUNDS LINE...");
   const auto loop = ulp::srp::must(service::Loop::create());
-  std::vector<std::unique_ptr<ulp::srp::Disk>> disks;
-  for (int i = 2; i < argc; ++i) {
-    disks.push_back(std::make_unique<ulp::srp::Disk>(
-        argv[i], static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::uint64_t>(i)));
-    disks.back()->attach(*loop);
-  }
-  while (!std::ranges::all_of(disks, [](const auto& disk) { return disk->is_done(); }))
-    loop->turn();
-  for (const auto& disk : disks) fmt::print("{}\n", disk->text());
+  ulp::srp::Disks disks(*loop, static_cast<std::uint32_t>(std::atoi(argv[1])),
+                        std::span(argv, static_cast<std::size_t>(argc)).subspan(2));
+  while (!disks.are_done()) loop->turn();
+  disks.print();
   return 0;
 }
