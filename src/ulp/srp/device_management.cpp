@@ -8,12 +8,15 @@ namespace verbatim::ulp::srp {
 
 using wire::MadStatus;
 
-void DeviceManagement::answer(const wire::MadHeader& request,
+bool DeviceManagement::answer(wire::MadSpan request,
                               std::span<std::byte, wire::kMadBytes> response) {
   constexpr std::size_t kStatusAt = 4;
+  const auto header = wire::decode_mad_header(request);
+  if (!header) return false;
   update();
-  const auto status = fill(request, response.subspan<kDeviceDataAt>());
+  const auto status = fill(*header, response.subspan<kDeviceDataAt>());
   store_be(&response[kStatusAt], status);
+  return true;
 }
 
 std::uint16_t DeviceManagement::fill(const wire::MadHeader& request, DeviceData out) {

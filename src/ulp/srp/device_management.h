@@ -17,8 +17,9 @@ class DeviceManagement {
   /// `service`: where logins of all ports are taken. The ports outlive it.
   DeviceManagement(const Ports& ports, std::uint64_t service) : ports_(ports), service_(service) {}
 
-  /// Fills in a datagram of class 0x06, which has its header: that of a response without error.
-  void answer(const wire::MadHeader& request, std::span<std::byte, wire::kMadBytes> response);
+  /// Fills in a datagram of the class, which has its header: that of a response without error.
+  /// False: the request is none, and has no answer.
+  bool answer(wire::MadSpan request, std::span<std::byte, wire::kMadBytes> response);
 
  private:
   struct Controller {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kService = 0x0200'0000'0010'0000;
 
-class DeviceManagementTest : public testing::Test {
+class SrpDeviceManagement : public testing::Test {
  protected:
   static PortId id_of(std::uint64_t extension, std::uint64_t guid) {
     PortId id{};
@@ -23,12 +23,13 @@ class DeviceManagementTest : public testing::Test {
   /// Returns the status; the data is in `data`.
   std::uint16_t get(std::uint16_t attribute, std::uint32_t modifier = 0,
                     wire::MadMethod method = wire::MadMethod::get) {
-    std::array<std::byte, wire::kMadBytes> response{};
-    agent.answer({.management_class = wire::MadClass::device_management,
+    std::array<std::byte, wire::kMadBytes> request{}, response{};
+    wire::encode({.management_class = kDeviceManagement,
                   .method = method,
                   .attribute = attribute,
                   .modifier = modifier},
-                 response);
+                 std::span(request).first<wire::MadHeader::kSize>());
+    EXPECT_TRUE(agent.answer(request, response));
     std::ranges::copy(std::span(response).subspan(64), data.begin());
     return load_be<std::uint16_t>(&response[4]);
   }
@@ -46,7 +47,7 @@ class DeviceManagementTest : public testing::Test {
   std::array<std::byte, 192> data{};
 };
 
-TEST_F(DeviceManagementTest, ShowsAControllerForEachGuid) {
+TEST_F(SrpDeviceManagement, ShowsAControllerForEachGuid) {
   add(1, 0x0200000000100002);
   add(2, 0x0200000000100002);
   add(1, 0x0200000000100003);
@@ -67,7 +68,7 @@ TEST_F(DeviceManagementTest, ShowsAControllerForEachGuid) {
   EXPECT_EQ(data[54], std::byte{1});
 }
 
-TEST_F(DeviceManagementTest, ServicesInPortions) {
+TEST_F(SrpDeviceManagement, ServicesInPortions) {
   for (std::uint64_t extension = 1; extension <= 6; ++extension) add(extension, 5);
   EXPECT_EQ(get(0x12, 1 << 16 | 3 << 8 | 0), 0);
   EXPECT_EQ(text(48), "SRP.T10:0000000000000002");
@@ -78,7 +79,7 @@ TEST_F(DeviceManagementTest, ServicesInPortions) {
   EXPECT_EQ(number<std::uint64_t>(2 * 48), 0u);
 }
 
-TEST_F(DeviceManagementTest, CountsChanges) {
+TEST_F(SrpDeviceManagement, CountsChanges) {
   EXPECT_EQ(get(0x10), 0);
   EXPECT_EQ(data[4], std::byte{0});
   const auto before = number<std::uint16_t>(0);
@@ -88,7 +89,7 @@ TEST_F(DeviceManagementTest, CountsChanges) {
   EXPECT_EQ(number<std::uint16_t>(0), before + 1);
 }
 
-TEST_F(DeviceManagementTest, RefusesAsLinux) {
+TEST_F(SrpDeviceManagement, RefusesAsLinux) {
   add(1, 5);
   EXPECT_EQ(get(0x01), 0);
   EXPECT_EQ(get(0x20), 0x000c);                           // No such attribute.
@@ -103,7 +104,7 @@ TEST_F(DeviceManagementTest, RefusesAsLinux) {
   EXPECT_EQ(get(0x12, 0xffffffff), 0x001c);
 }
 
-TEST_F(DeviceManagementTest, ManyControllers) {
+TEST_F(SrpDeviceManagement, ManyControllers) {
   for (std::uint64_t guid = 1; guid <= 300; ++guid) add(1, guid);
   EXPECT_EQ(get(0x10), 0);
   EXPECT_EQ(data[2], std::byte{255});

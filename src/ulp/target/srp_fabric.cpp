@@ -11,12 +11,10 @@ Result<std::unique_ptr<SrpFabric>> SrpFabric::open(const srp::Ports& ports,
   auto management = rdma::Management::open(device.name(), 1);
   if (!management) return std::unexpected(management.error());
   rdma::Management& datagrams = **management;
-  const auto answer = [agent = &made->agent_](wire::MadSpan request, auto response) {
-    const auto header = wire::decode_mad_header(request);
-    if (header) agent->answer(*header, response);
-    return header.has_value();
+  const auto answer = [agent = &made->agent_](auto request, auto response) {
+    return agent->answer(request, response);
   };
-  if (auto served = datagrams.serve(wire::MadClass::device_management, answer); !served)
+  if (auto served = datagrams.serve(srp::kDeviceManagement, answer); !served)
     return std::unexpected(served.error());
   const auto receive = [&datagrams](std::uint32_t, TimeNs now) { datagrams.receive(now); };
   if (auto watched = loop.watch(datagrams.descriptor(), EPOLLIN, receive); !watched)

@@ -11,7 +11,7 @@ constexpr const char* kLine =
     "id_ext=0200000000100002,ioc_guid=0200000000100001,dgid=fe800000000000000200000000100003,"
     "pkey=ffff,service_id=0200000000100005";
 
-TEST(AddTargetLine, AsSrpDaemonWritesIt) {
+TEST(SrpAddTarget, AsSrpDaemonWritesIt) {
   const auto target = parse_add_target(kLine);
   ASSERT_TRUE(target);
   EXPECT_FALSE(target->is_by_ip());
@@ -26,7 +26,7 @@ TEST(AddTargetLine, AsSrpDaemonWritesIt) {
   EXPECT_EQ(text_of(settings.initiator), "0x00000000000000000000000000000007");
 }
 
-TEST(AddTargetLine, WhatItsConfigurationAdds) {
+TEST(SrpAddTarget, WhatItsConfigurationAdds) {
   const auto target = parse_add_target(std::string(kLine) +
                                        ",initiator_ext=0300000000000000,queue_size=128,"
                                        "max_cmd_per_lun=64,max_sect=128,tl_retry_count=2,"
@@ -40,7 +40,7 @@ TEST(AddTargetLine, WhatItsConfigurationAdds) {
   EXPECT_EQ(settings.request_bytes, 4148u);
 }
 
-TEST(AddTargetLine, ByIp) {
+TEST(SrpAddTarget, ByIp) {
   for (const char* const place : {"10.0.0.1:4242", "[fd00::1]:4242"}) {
     const std::string line =
         fmt::format("id_ext=0200000000100002,ioc_guid=0200000000100001,dest={}", place);
@@ -52,7 +52,7 @@ TEST(AddTargetLine, ByIp) {
   }
 }
 
-TEST(AddTargetLine, WhatIsWrongIsNamed) {
+TEST(SrpAddTarget, WhatIsWrongIsNamed) {
   const struct {
     const char* line;
     const char* words;

@@ -18,7 +18,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint8_t first) {
   return made;
 }
 
-class InitiatorTest : public testing::Test {
+class SrpInitiator : public testing::Test {
  protected:
   void log_in(const InitiatorSettings& settings = Pair::usual()) {
     pair = std::make_unique<Pair>(target, settings);
@@ -54,7 +54,7 @@ class InitiatorTest : public testing::Test {
   std::uint32_t user = 0;
 };
 
-TEST_F(InitiatorTest, LogsInAndAsksTheUnit) {
+TEST_F(SrpInitiator, LogsInAndAsksTheUnit) {
   for (const LoginForm form : {LoginForm::rdma_cm, LoginForm::infiniband_cm}) {
     InitiatorSettings settings = Pair::usual();
     settings.form = form;
@@ -68,7 +68,7 @@ TEST_F(InitiatorTest, LogsInAndAsksTheUnit) {
   }
 }
 
-TEST_F(InitiatorTest, WritesAreRead) {
+TEST_F(SrpInitiator, WritesAreRead) {
   log_in();
   for (const std::size_t bytes : {std::size_t{512}, std::size_t{8192}, std::size_t{8704}}) {
     auto sent = pattern(bytes, static_cast<std::uint8_t>(bytes / 100));
@@ -87,7 +87,7 @@ TEST_F(InitiatorTest, WritesAreRead) {
   EXPECT_EQ(found, std::vector<std::byte>(8704));
 }
 
-TEST_F(InitiatorTest, DescriptorsAreIndirectIfNothingElseIsKnown) {
+TEST_F(SrpInitiator, DescriptorsAreIndirectIfNothingElseIsKnown) {
   InitiatorSettings settings = Pair::usual();
   settings.formats = kIndirectFormat;
   log_in(settings);
@@ -99,7 +99,7 @@ TEST_F(InitiatorTest, DescriptorsAreIndirectIfNothingElseIsKnown) {
   EXPECT_EQ(pair->sent, (std::vector<std::string>{"02208a", "020288"}));
 }
 
-TEST_F(InitiatorTest, LeavesACreditForAnAbort) {
+TEST_F(SrpInitiator, LeavesACreditForAnAbort) {
   log_in();
   std::vector<std::byte> data(512);
   const storage::DiskRequest request{
@@ -112,13 +112,13 @@ TEST_F(InitiatorTest, LeavesACreditForAnAbort) {
   pair->settle();
 }
 
-TEST_F(InitiatorTest, WhatIsOutsideIsRefused) {
+TEST_F(SrpInitiator, WhatIsOutsideIsRefused) {
   log_in();
   std::vector<std::byte> data(1024);
   EXPECT_EQ(read(999 * kBlock, data), EINVAL);
 }
 
-TEST_F(InitiatorTest, WhatIsNotAnsweredIsAbortedAndSentAgain) {
+TEST_F(SrpInitiator, WhatIsNotAnsweredIsAbortedAndSentAgain) {
   log_in();
   auto sent = pattern(16384, 9);
   EXPECT_TRUE(pair->request({.kind = Kind::write,
@@ -137,7 +137,7 @@ TEST_F(InitiatorTest, WhatIsNotAnsweredIsAbortedAndSentAgain) {
   EXPECT_EQ(pair->answers[0].error, 0);
 }
 
-TEST_F(InitiatorTest, ATargetThatAnswersNothingEndsTheSession) {
+TEST_F(SrpInitiator, ATargetThatAnswersNothingEndsTheSession) {
   log_in();
   std::vector<std::byte> data(512);
   EXPECT_TRUE(pair->request(
@@ -154,7 +154,7 @@ TEST_F(InitiatorTest, ATargetThatAnswersNothingEndsTheSession) {
   EXPECT_EQ(pair->initiator->deadline(), kNever);
 }
 
-TEST_F(InitiatorTest, RefusalsHaveBothSidesValues) {
+TEST_F(SrpInitiator, RefusalsHaveBothSidesValues) {
   InitiatorSettings stranger = Pair::usual();
   stranger.initiator = port_id(9);
   log_in(stranger);
@@ -169,7 +169,7 @@ TEST_F(InitiatorTest, RefusalsHaveBothSidesValues) {
   EXPECT_FALSE(nobody.is_final);
 }
 
-TEST_F(InitiatorTest, MessagesThatAreNoTargetsEndTheSession) {
+TEST_F(SrpInitiator, MessagesThatAreNoTargetsEndTheSession) {
   const struct {
     std::vector<std::byte> message;
     const char* words;
@@ -191,7 +191,7 @@ TEST_F(InitiatorTest, MessagesThatAreNoTargetsEndTheSession) {
   }
 }
 
-TEST_F(InitiatorTest, AnswersWhatTheTargetAsks) {
+TEST_F(SrpInitiator, AnswersWhatTheTargetAsks) {
   log_in();
   for (const auto& [asked, answered] : {std::pair{Opcode::credit_request, Opcode::credit_response},
                                         std::pair{Opcode::event_request, Opcode::event_response}}) {
@@ -291,7 +291,7 @@ class World {
   int over_ = 0;
 };
 
-TEST(InitiatorWorld, EveryByteByManySeeds) {
+TEST(SrpInitiatorWorld, EveryByteByManySeeds) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     World(seed).run(150);

@@ -13,6 +13,7 @@
 /// data.
 namespace verbatim::ulp::srp {
 
+inline constexpr auto kDeviceManagement = wire::MadClass::device_management;
 inline constexpr std::size_t kDeviceDataAt = 64;
 using DeviceData = std::span<std::byte, wire::kMadBytes - kDeviceDataAt>;
 
