@@ -21,7 +21,10 @@ constexpr storage::Channel kChannel{};
 void check_line(ByteSpan bytes) {
   const auto target =
       srp::parse_add_target({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (!target) return VERBATIM_ASSERT(target.error().code == EINVAL);
+  if (!target) {
+    VERBATIM_ASSERT(target.error().code == EINVAL);
+    return;
+  }
   const std::string line = srp::text_of(*target);
   const auto again = srp::parse_add_target(line);
   VERBATIM_ASSERT(again && srp::text_of(*again) == line);

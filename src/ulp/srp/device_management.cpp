@@ -76,7 +76,7 @@ const DeviceManagement::Controller* DeviceManagement::in_slot(std::uint32_t slot
 /// The ports may have become others since the last question.
 void DeviceManagement::update() {
   std::vector<PortId> now;
-  for (const Port& port : ports_.ports()) now.push_back(port.id());
+  for (const auto& port : ports_.ports()) now.push_back(port->id());
   if (now == shown_ && change_ != 0) return;
   ++change_;
   shown_ = std::move(now);

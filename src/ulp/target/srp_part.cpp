@@ -60,10 +60,10 @@ Result<void> SrpPart::add_port(const srp::PortId& id, const SrpSettings& setting
 
 nlohmann::json SrpPart::status() const {
   nlohmann::json ports = nlohmann::json::array(), initiators = nlohmann::json::array();
-  for (const srp::Port& port : ports_.ports()) {
-    ports.push_back({{"port", srp::text_of(port.id())},
-                     {"any_initiator", port.admits_any()},
-                     {"units", port.units().size()}});
+  for (const auto& port : ports_.ports()) {
+    ports.push_back({{"port", srp::text_of(port->id())},
+                     {"any_initiator", port->admits_any()},
+                     {"units", port->settings().units.units().size()}});
   }
   for (const auto& session : ports_.sessions()) {
     if (session != nullptr)
