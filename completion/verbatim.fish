@@ -190,7 +190,7 @@ complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-host -d 'All h
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi -d 'Name of the iSCSI target'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi-listen -d 'Where initiators connect'
 complete -c verbatim -n '__verbatim_is_in_target up' -r -l iscsi-auth -d 'File of users and secrets of CHAP'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l srp -d 'Identifier of the SRP port'
+complete -c verbatim -n '__verbatim_is_in_target up' -f -l srp -d 'Identifier of an SRP port'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l srp-listen -d 'Where SRP initiators connect'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-srp-initiator -d 'A port that may log in'
 complete -c verbatim -n '__verbatim_is_in_target up' -f -l allow-any-srp-initiator -d 'All SRP initiators may log in'

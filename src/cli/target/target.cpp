@@ -43,8 +43,8 @@ struct UpForm {
   std::string iscsi, iscsi_listen, iscsi_auth;
   std::vector<std::string> initiators;
   bool any_initiator = false;
-  std::string srp, srp_listen;
-  std::vector<std::string> srp_initiators;
+  std::string srp_listen;
+  std::vector<std::string> srp, srp_initiators;
   bool any_srp_initiator = false;
 };
 
@@ -83,7 +83,7 @@ std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
   add("--iscsi-auth", form.iscsi_auth);
   add("--allow-initiator", fmt::format("{}", fmt::join(form.initiators, ",")));
   if (form.any_initiator) add("--allow-any-initiator", "yes");
-  add("--srp", form.srp);
+  add("--srp", fmt::format("{}", fmt::join(form.srp, ",")));
   add("--srp-listen", form.srp_listen);
   add("--allow-srp-initiator", fmt::format("{}", fmt::join(form.srp_initiators, ",")));
   if (form.any_srp_initiator) add("--allow-any-srp-initiator", "yes");
@@ -168,8 +168,12 @@ void add_iscsi(CLI::App& command, UpForm& form) {
 void add_srp(CLI::App& command, UpForm& form) {
   command
       .add_option("--srp", form.srp,
-                  "The SRP port that has the disk: id_ext and ioc_guid, 32 hexadecimal digits")
-      ->type_name("PORT");
+                  "An SRP port that has the disk: id_ext and ioc_guid, 32 hexadecimal digits, or "
+                  "nothing: the node's GUID, twice")
+      ->type_name("[PORT]")
+      ->expected(0, 1)
+      ->default_str("node")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       .add_option("--srp-listen", form.srp_listen,
                   "Where SRP's initiators connect; default: as --listen, port 4242")

@@ -15,7 +15,8 @@ namespace {
 constexpr std::string_view kFolders[] = {
     "/sys/class/infiniband",    "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
     "/sys/class/infiniband_cm", "/sys/class/infiniband_srp",   "/sys/devices/virtual/verbatim",
-    "/dev/infiniband",
+    // Without a folder of SCSI hosts srp_daemon ends, and ours are those of its view.
+    "/sys/class/scsi_host",     "/dev/infiniband",
 };
 
 /// Returns true if the path is `folder` or inside it; repeated slashes count as one.

@@ -133,6 +133,8 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& choice) {
   return device;
 }
 
+std::uint64_t Device::guid() const { return be64toh(ibv_get_device_guid(context_->device)); }
+
 Result<void> Device::read_limits() {
   ibv_device_attr has{};
   if (const int error = ibv_query_device(context_, &has))

@@ -88,6 +88,8 @@ class Device {
 
   const Limits& limits() const { return limits_; }
   const char* name() const { return ibv_get_device_name(context_->device); }
+  /// Of the node: an InfiniBand service that needs one number of its own has this.
+  std::uint64_t guid() const;
   PortFacts port(std::uint8_t number = 1) const;  // Asks the device each time.
 
   /// `rights`: IBV_ACCESS_*; over iWARP remote_write is added where local_write is, for READs.

@@ -31,11 +31,20 @@ Runner::Peer* Runner::find(rdma::ConnectionId connection) {
   return peer != nullptr && peer->id == connection ? peer : nullptr;
 }
 
+namespace {
+
+/// By the InfiniBand CM peers have no IP address.
+std::string name_of(const Meeting& meeting) {
+  return meeting.peer.empty() ? gid_text(meeting.peer_gid) : meeting.peer.text();
+}
+
+}  // namespace
+
 void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
   const auto [service, carrier] = services_.at(requested.listener);
   auto verdict = service->on_meeting(requested.meeting, now);
   if (const auto* const rejection = std::get_if<Rejection>(&verdict)) {
-    note(requested.meeting.peer.text(), rejection->words);
+    note(name_of(requested.meeting), rejection->words);
     const PrivateData& data = rejection->private_data;
     return carrier->reject(requested.connection, {data.begin(), data.size()});
   }
@@ -45,7 +54,7 @@ void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
   const std::uint32_t number = number_of(requested.connection);
   if (number >= peers_.size()) peers_.resize(number + 1);
   auto& peer = peers_[number] = std::make_unique<Peer>(*this, requested.connection);
-  peer->name = requested.meeting.peer.text();
+  peer->name = name_of(requested.meeting);
   peer->service = service;
   peer->carrier = carrier;
   peer->session = std::move(accept.session);

@@ -21,6 +21,7 @@
 #include "ulp/target/disks.h"
 #include "ulp/target/iscsi_part.h"
 #include "ulp/target/runner.h"
+#include "ulp/target/srp_fabric.h"
 #include "ulp/target/srp_part.h"
 #include "ulp/tcp/driver.h"
 
@@ -65,10 +66,10 @@ class TargetService {
   Result<void> open(const Settings& settings, service::Daemon& daemon) {
     const auto listen = parse_place(settings.listen, kNvmePort);
     if (!listen) return std::unexpected(listen.error());
-    if (settings.nvme.empty() && settings.iscsi.name.empty() && settings.srp.port.empty())
+    if (settings.nvme.empty() && settings.iscsi.name.empty() && settings.srp.ports.empty())
       return refuse(EINVAL,
                     "which name has the disk? Say --nvme nqn.2026-01.com.example:disk, --iscsi "
-                    "iqn.2026-01.com.example:disk, or --srp with a port's 32 hexadecimal digits");
+                    "iqn.2026-01.com.example:disk, or --srp");
     if (auto opened = open_driver(); !opened) return opened;
     if (auto added = add_disk(settings); !added) return added;
     if (!settings.nvme.empty()) {
@@ -77,8 +78,8 @@ class TargetService {
     if (!settings.iscsi.name.empty()) {
       if (auto served = serve_iscsi(settings, *listen, daemon.loop()); !served) return served;
     }
-    if (!settings.srp.port.empty()) {
-      if (auto served = serve_srp(settings, *listen); !served) return served;
+    if (!settings.srp.ports.empty()) {
+      if (auto served = serve_srp(settings, *listen, daemon.loop()); !served) return served;
     }
     if (auto attached = driver_->attach(daemon.loop()); !attached) return attached;
     daemon.loop().add(runner_);
@@ -186,19 +187,31 @@ class TargetService {
     return {};
   }
 
-  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme) {
+  /// By rdma_cm, and on a fabric's host by the InfiniBand CM, too.
+  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme, service::Loop& loop) {
     const auto listen = settings.srp_listen.empty()
                             ? Result<SocketAddress>(nvme.with_port(kSrpPort))
                             : parse_place(settings.srp_listen, kSrpPort);
     if (!listen) return std::unexpected(listen.error());
     if (auto taken = srp_memory_.take(driver_->device(), SrpPart::kPieces); !taken) return taken;
-    auto part = SrpPart::create(settings.srp, unit_, disk_->geometry(), srp_memory_.pieces);
+    rdma::Device& device = driver_->device();
+    auto part =
+        SrpPart::create(settings.srp, device.guid(), unit_, disk_->geometry(), srp_memory_.pieces);
     if (!part) return std::unexpected(part.error());
     srp_ = std::move(*part);
     auto listener = driver_->listen(rdma::IpService{*listen});
     if (!listener) return std::unexpected(listener.error());
     runner_.serve(*listener, srp_->service(), *driver_);
     listens_at_.push_back("SRP " + listen->text());
+    if (!device.port().is_infiniband) return {};
+
+    const auto by_service = driver_->listen(rdma::InfinibandService{.service = device.guid()});
+    if (!by_service) return std::unexpected(by_service.error());
+    runner_.serve(*by_service, srp_->service(), *driver_);
+    listens_at_.push_back(fmt::format("SRP service {:#018x}", device.guid()));
+    auto shown = SrpFabric::open(srp_->ports(), device, loop);
+    if (!shown) return std::unexpected(shown.error());
+    srp_fabric_ = std::move(*shown);
     return {};
   }
 
@@ -244,6 +257,7 @@ class TargetService {
   std::unique_ptr<nvmeof::Portal> portal_;
   std::unique_ptr<IscsiPart> iscsi_;
   std::unique_ptr<SrpPart> srp_;
+  std::unique_ptr<SrpFabric> srp_fabric_;
   Runner runner_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<backstore::ScratchStore> scratch_;
@@ -277,8 +291,9 @@ int run_target(int argc, char** argv) {
        "CHAP: userid, password, userid_mutual, password_mutual, each "
        "with its value in a line",
        &settings.iscsi.auth},
-      {"srp", "PORT", "", "the SRP port that has the disk: id_ext and ioc_guid, 32 hex digits",
-       &settings.srp.port},
+      {"srp", "PORT,...", "",
+       "SRP ports that have the disk: id_ext and ioc_guid, 32 hex digits; 'node': its GUID, twice",
+       &settings.srp.ports},
       {"srp-listen", "ADDRESS", "", "where initiators connect (default: as listen, port 4242)",
        &settings.srp_listen},
       {"allow-srp-initiator", "PORT,...", "", "initiators' ports that may log in (default: none)",
