@@ -121,10 +121,13 @@ Login::Checked Login::identify(std::span<const Key> keys) {
 }
 
 Login::Checked Login::find_target(std::string_view name) {
-  target_ = targets_.find(name);
+  target_ = targets_.find(name, own_);
   if (target_ == nullptr)
     return fail(LoginStatus::not_found,
                 fmt::format("{} asks for target {}: it is not there", initiator_, name));
+  if (!target_->is_enabled())
+    return fail(LoginStatus::service_unavailable,
+                fmt::format("{} asks for target {}: it is not enabled", initiator_, name));
   if (!target_->admits(initiator_))
     return fail(LoginStatus::forbidden,
                 fmt::format("{} is not admitted to target {}", initiator_, name));
