@@ -37,6 +37,7 @@ ServedTree::~ServedTree() {
 Result<void> ServedTree::open(service::Loop& loop, const std::string& name) {
   const auto folder = service::folder_of({"target", name});
   if (!folder) return std::unexpected(folder.error());
+  unsetenv("VERBATIM_TARGET");  // Started by a program that sees a tree, it would ask itself.
   loop.add(devices_);
   loop_ = &loop;
   return tree_.open(loop, *folder, kept_folder(name));
