@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <fmt/format.h>
+
+#include "cli/target/restore.h"
 #include "service/launch.h"
 
 namespace verbatim::cli {
@@ -22,7 +25,12 @@ Result<void> start_target(const service::ServiceName& name, std::vector<std::str
   if (!program) return std::unexpected(program.error());
   std::vector<std::string> words{"target", "--name", name.name};
   words.insert(words.end(), more.begin(), more.end());
-  return service::start_daemon({.program = *program, .arguments = std::move(words)});
+  if (auto started = service::start_daemon({.program = *program, .arguments = std::move(words)});
+      !started)
+    return started;
+  if (const auto restored = restore_target(name); !restored)
+    fmt::print(stderr, "verbatim: warn: {}: {}\n", name.text(), restored.error().text);
+  return {};
 }
 
 Result<void> show_target_tree(const service::ServiceName& name, const std::string& program) {

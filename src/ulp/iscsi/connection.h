@@ -29,6 +29,7 @@ class Connection : public storage::Session {
     Sessions* sessions = nullptr;
     Parameters ours;
     SocketAddress own;  // The portal that the initiator has used.
+    SocketAddress peer;
     bool is_iser = false;
     TimeNs begun_at = 0;
   };
@@ -50,6 +51,14 @@ class Connection : public storage::Session {
   /// The session ends at the next look at its deadline. `words`: why.
   void end(std::string words) { end_words_ = std::move(words); }
   const Parameters& parameters() const { return parameters_; }
+  const SocketAddress& peer() const { return setup_.peer; }
+  bool is_iser() const { return setup_.is_iser; }
+  std::uint16_t connection_id() const { return connection_id_; }
+  /// What the initiator may send, and what was sent last.
+  struct Numbers {
+    std::uint32_t exp_cmd_sn = 0, max_cmd_sn = 0, stat_sn = 0;
+  };
+  Numbers numbers() const { return {exp_cmd_sn_, max_cmd_sn_, stat_sn_}; }
   /// Null: no login is complete, or it is a discovery session.
   const Sessions::Session* session() const { return session_; }
 

@@ -41,6 +41,7 @@ void Connection::complete_login(Output& out) {
     Sessions::Session* const session =
         sessions().begin(login_->initiator(), login_->isid(), login_->target(), *this);
     session_ = session;
+    if (session != nullptr) session->alias = login_->alias();
     if (session == nullptr) {
       answer->status = LoginStatus::out_of_resources;
       answer->words = fmt::format("{}: there are {} sessions already", login_->initiator(),

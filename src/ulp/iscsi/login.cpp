@@ -110,6 +110,7 @@ Login::Checked Login::identify(std::span<const Key> keys) {
     return fail(LoginStatus::initiator_error,
                 fmt::format("InitiatorName={} is no iSCSI name", name->value));
   initiator_ = name->value;
+  if (const Key* const alias = find_key(keys, "InitiatorAlias")) alias_ = alias->value;
   const Key* const type = find_key(keys, "SessionType");
   if (type != nullptr && type->value == "Discovery") return {};
   if (type != nullptr && type->value != "Normal")

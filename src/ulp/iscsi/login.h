@@ -48,6 +48,7 @@ class Login {
   Answer on_request(const RequestHeader& request, ByteSpan data);
 
   const std::string& initiator() const { return initiator_; }
+  const std::string& alias() const { return alias_; }
   const std::shared_ptr<Target>& target() const { return target_; }  // Null: a discovery session.
   /// An administrator may have changed that since it was asked.
   bool is_still_admitted() const {
@@ -86,7 +87,7 @@ class Login {
   const SocketAddress own_;
   std::optional<Stage> stage_;  // None: nothing has come.
   std::string text_;            // Of requests with the C bit.
-  std::string initiator_;
+  std::string initiator_, alias_;
   std::shared_ptr<Target> target_;
   std::uint64_t isid_ = 0;
   std::uint16_t connection_id_ = 0;

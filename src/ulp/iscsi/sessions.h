@@ -51,6 +51,7 @@ class Sessions final : public TargetList {
     Connection* connection = nullptr;
     scsi::NexusId nexus{};
     LunMap units;
+    std::string alias{};  // As the initiator calls itself.
     std::uint16_t tsih() const { return static_cast<std::uint16_t>(raw(nexus) + 1); }
   };
   /// Null: there are as many as may be.

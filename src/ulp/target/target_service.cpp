@@ -237,7 +237,9 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     nlohmann::json incidents = nlohmann::json::array();
     for (const Incident& one : runner_.incidents())
       incidents.push_back({{"peer", one.peer}, {"words", one.words}});
-    nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(listens_at_, ", "))},
+    std::vector<std::string> places = listens_at_;
+    tree_->add_places(places);
+    nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(places, ", "))},
                              {"connections", connection_count()},
                              {"subsystems", std::move(subsystems)},
                              {"hosts", std::move(hosts)},

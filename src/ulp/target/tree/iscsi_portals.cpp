@@ -76,6 +76,14 @@ void IscsiPortals::close(const std::string& name) {
   portals_.erase(found);
 }
 
+void IscsiPortals::add_places(std::vector<std::string>& places) const {
+  for (const auto& [name, portal] : portals_) {
+    for (const rdma::ListenerId listener : portal.streams)
+      places.push_back("TCP " + tcp_.address_of(listener).text());
+    if (portal.rdma) places.push_back("iSER " + name);
+  }
+}
+
 /// iWARP's ports are TCP's: there the portal is RDMA's alone.
 int IscsiPortals::set_iser(const std::string& name, bool is_on) {
   Portal& portal = portals_.at(name);

@@ -27,6 +27,8 @@ class IscsiPortals {
   void close(const std::string& portal);
   /// RDMA, too, or no longer. EADDRNOTAVAIL: the device doesn't have the address.
   int set_iser(const std::string& portal, bool is_on);
+  /// "TCP 10.0.0.1:3260" and "iSER 10.0.0.1:3260".
+  void add_places(std::vector<std::string>& places) const;
 
  private:
   struct Portal {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "ulp/iscsi/connection.h"
 #include "ulp/target/disks.h"
 #include "ulp/target_tree/parsers.h"
 
@@ -28,6 +29,29 @@ iscsi::Authentication authentication_of(const Node& credentials, bool is_demande
       .initiator = {text_of(credentials, "userid"), text_of(credentials, "password")},
       .target = {text_of(credentials, "userid_mutual"), text_of(credentials, "password_mutual")},
       .is_demanded = true};
+}
+
+/// As LIO writes it: rtslib reads it word by word.
+std::string info_of(const iscsi::Sessions::Session& session) {
+  const iscsi::Connection& connection = *session.connection;
+  const auto numbers = connection.numbers();
+  std::string isid;
+  for (int shift = 40; shift >= 0; shift -= 8)
+    isid += fmt::format("{:02x} ", session.isid >> shift & 0xff);
+  return fmt::format(
+      "InitiatorName: {}\nInitiatorAlias: {}\n"
+      "LIO Session ID: {}   ISID: 0x{} TSIH: {}  SessionType: Normal\n"
+      "Session State: TARG_SESS_STATE_LOGGED_IN\n"
+      "---------------------[iSCSI Session Values]-----------------------\n"
+      "  CmdSN/WR  :  CmdSN/WC  :  ExpCmdSN  :  MaxCmdSN  :     ITT    :     TTT\n"
+      " {:#010x}   {:#010x}   {:#010x}   {:#010x}   {:#010x}   {:#010x}\n"
+      "----------------------[iSCSI Connections]-------------------------\n"
+      "CID: {}  Connection State: TARG_CONN_STATE_LOGGED_IN\n"
+      "   Address {} {}  StatSN: {:#010x}\n",
+      session.initiator, session.alias, session.tsih(), isid, session.tsih(),
+      numbers.max_cmd_sn - numbers.exp_cmd_sn + 1, 64, numbers.exp_cmd_sn, numbers.max_cmd_sn, 0, 0,
+      connection.connection_id(), connection.peer().ip_text(),
+      connection.is_iser() ? "SCTP" : "TCP", numbers.stat_sn);
 }
 
 }  // namespace
@@ -129,9 +153,21 @@ iscsi::Initiator IscsiTree::initiator_of(const Node& acl, bool group_demands) {
   return initiator;
 }
 
-std::optional<std::string> IscsiTree::on_read(const Node& /*directory*/,
-                                              std::string_view /*attribute*/) {
-  return std::nullopt;
+std::optional<std::string> IscsiTree::on_read(const Node& directory, std::string_view attribute) {
+  const bool is_acl = attribute == "info";
+  if (!is_acl && attribute != "dynamic_sessions") return std::nullopt;
+  const Node& group = is_acl ? *directory.parent->parent : directory;
+  const auto target = targets_.find(group.parent->name);
+  if (target == targets_.end() || !target->second.contains(group.name)) return std::nullopt;
+  const iscsi::Target* const wanted = target->second.at(group.name);
+  std::optional<std::string> text;
+  for (const auto& session : sessions_.sessions()) {
+    if (session == nullptr || session->target.get() != wanted) continue;
+    if (is_acl && session->initiator == directory.name) return info_of(*session);
+    if (!is_acl && !wanted->settings().initiators.contains(session->initiator))
+      text = text.value_or("") + session->initiator + "\n" + '\0';
+  }
+  return text;
 }
 
 }  // namespace verbatim::ulp::target

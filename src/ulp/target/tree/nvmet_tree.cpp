@@ -66,9 +66,14 @@ int NvmetTree::listen(const Node& port) {
     return listener.error().code;
   }
   Port& made = ports_[port.name];
-  made = {*listener, std::make_unique<nvmeof::Portal>(target_, *address, receives_)};
+  made = {address->text(), *listener,
+          std::make_unique<nvmeof::Portal>(target_, *address, receives_)};
   runner_.serve(*listener, *made.portal, driver_);
   return 0;
+}
+
+void NvmetTree::add_places(std::vector<std::string>& places) const {
+  for (const auto& [name, port] : ports_) places.push_back(port.place);
 }
 
 int NvmetTree::on_unlink(const Node& directory, const Node& /*target*/) {

@@ -27,8 +27,12 @@ class NvmetTree final : public TreePart {
   int on_unlink(const target_tree::Node& directory, const target_tree::Node& target) override;
   void settle(const target_tree::Node* top, std::string_view changed) override;
 
+  /// "10.0.0.1:4420".
+  void add_places(std::vector<std::string>& places) const;
+
  private:
   struct Port {
+    std::string place;
     rdma::ListenerId listener{};
     std::unique_ptr<nvmeof::Portal> portal;
   };

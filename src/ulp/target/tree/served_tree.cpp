@@ -34,6 +34,11 @@ ServedTree::~ServedTree() {
   if (loop_ != nullptr) loop_->remove(devices_);
 }
 
+void ServedTree::add_places(std::vector<std::string>& places) const {
+  portals_.add_places(places);
+  nvmet_.add_places(places);
+}
+
 Result<void> ServedTree::open(service::Loop& loop, const std::string& name) {
   const auto folder = service::folder_of({"target", name});
   if (!folder) return std::unexpected(folder.error());

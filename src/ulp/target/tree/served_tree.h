@@ -27,6 +27,8 @@ class ServedTree {
   /// `verbatim/target/NAME` of the user's configuration.
   Result<void> open(service::Loop& loop, const std::string& name);
   ~ServedTree();
+  /// Where it listens, for `show`.
+  void add_places(std::vector<std::string>& places) const;
 
  private:
   service::Loop* loop_ = nullptr;
