@@ -93,7 +93,7 @@ def makes_a_disk(bench):
 def serves_what_changes(bench):
     """Units come and go under a session that stays."""
     reader = bench.testbed.start("b", ["qemu-io", "-f", "raw", "-c", "read 0 4096", "-c", "sleep 60000", bench.url()])
-    wait_until(lambda: "ops" in reader.output(), SECONDS, "a session")
+    wait_until(lambda: bench.show()["iscsi"]["initiators"], SECONDS, "a session")
     dynamic = f"/sys/kernel/config/target/iscsi/{IQN}/tpgt_1/dynamic_sessions"
     bench.expect("a", "cat", dynamic, words=("iqn.",))
     bench.targetcli("/backstores/fileio", "create", "file0", f"{bench.home}/file0", "16M")
@@ -138,7 +138,9 @@ def keeps_what_is_saved(bench):
     bench.targetcli("saveconfig")
     if os.path.exists("/etc/rtslib-fb-target/saveconfig.json"):
         raise Failure("the machine's own configuration was written")
-    os.kill(bench.show()["process"], 9)
+    process = bench.show()["process"]
+    os.kill(process, 9)
+    wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the target's end")
     bench.verbatim("up")
     bench.expect("b", "iscsi-inq", "-i", INITIATOR, bench.url(5, who="bob%secretofbob12@"), words=("file0",))
     bench.verbatim("down")
