@@ -19,6 +19,7 @@
 #include "cli/help.h"
 #include "cli/program.h"
 #include "cli/rds/broker.h"
+#include "cli/target/target_name.h"
 
 namespace verbatim::cli {
 namespace {
@@ -170,6 +171,10 @@ int execute(const Form& form, std::vector<std::string> command) {
     }
   }
   hold_node();
+  if (const auto shown = show_target_tree(target_of(form.node, form.host), command[0]); !shown) {
+    fmt::print(stderr, "verbatim run: the node's target: {}\n", shown.error().text);
+    return kExitFailure;
+  }
   const StartFailure failure = become_program(*program, std::move(command));
   fmt::print(stderr, "verbatim run: {}\n", failure.text);
   return failure.exit_status;

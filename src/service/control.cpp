@@ -96,6 +96,12 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
   return control;
 }
 
+Result<std::string> folder_of(const ServiceName& name) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  return folder->path() + "/" + file_of(name) + ".files";
+}
+
 Control::Control(RuntimeFolder folder, std::string file, LockFile lock)
     : folder_(std::move(folder)), file_(std::move(file)), lock_(std::move(lock)) {
   // For `process_of`: the lock itself does not name its holder.

@@ -100,6 +100,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_FABRIC", service::check_node_name},  // Names of both have one form.
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
+    {"VERBATIM_TARGET", check_anything},
     {"VERBATIMD", check_program},
 });
 

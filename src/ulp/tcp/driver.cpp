@@ -45,7 +45,7 @@ Driver::Driver(rdma::Handler& handler, service::Loop& loop, const Options& optio
 }
 
 Driver::~Driver() {
-  for (const Listener& listener : listeners_) loop_.unwatch(listener.socket.get());
+  for (const Listener& listener : listeners_) unlisten(listener.id);
   for (const auto& peer : peers_) {
     if (peer != nullptr && peer->socket) loop_.unwatch(peer->socket.get());
   }
@@ -69,6 +69,14 @@ Result<ListenerId> Driver::listen(const SocketAddress& address, int backlog) {
                   [this, &listener](std::uint32_t, TimeNs now) { on_connections(listener, now); });
   if (!watched) return std::unexpected(watched.error());
   return id;
+}
+
+/// Its number is not used again.
+void Driver::unlisten(ListenerId listener) {
+  Listener& one = listeners_.at(raw(listener) - options_.first_listener);
+  if (!one.socket) return;
+  loop_.unwatch(one.socket.get());
+  one.socket.reset();
 }
 
 SocketAddress Driver::address_of(ListenerId listener) const {

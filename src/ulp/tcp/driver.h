@@ -33,6 +33,8 @@ class Driver final : public rdma::Carrier, public service::Source {
 
   /// EADDRINUSE, EADDRNOTAVAIL... Port 0: `address_of` tells which.
   Result<ListenerId> listen(const SocketAddress& address, int backlog = 128);
+  /// Connections that it has brought go on.
+  void unlisten(ListenerId listener);
   SocketAddress address_of(ListenerId listener) const;
   /// Does not wait. `on_established` follows, or `on_end` with the reason. ENOBUFS: too many are
   /// open.
