@@ -3,6 +3,7 @@
 //   nbdkit verbatim iser://10.0.0.1/iqn.2026-01.com.example:disk/0
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -11,6 +12,7 @@
 #define NBDKIT_API_VERSION 2
 #include <fmt/format.h>
 #include <nbdkit-plugin.h>
+#include <unistd.h>
 
 #include "ulp/disk/disk_thread.h"
 
@@ -20,7 +22,8 @@ namespace verbatim::ulp::disk {
 namespace {
 
 struct Plugin {
-  std::string url, name, uri;
+  std::string url;
+  std::string socket;  // Of `verbatim disk`, which has the URI printed.
   Identity identity = own_identity();
   DiskSettings settings;
   std::unique_ptr<DiskThread> disk;
@@ -70,7 +73,7 @@ int config(const char* key, const char* value) {
   if (name == "auth") return read_auth(value);
   if (name == "patience") return set_patience(value);
   if (name == "name") return plugin_state->settings.name = value, 0;
-  if (name == "uri") return plugin_state->settings.uri = value, 0;
+  if (name == "socket") return plugin_state->socket = value, 0;
   return fail(fmt::format("'{}' is not known: url, initiator, auth, patience", name));
 }
 
@@ -79,6 +82,8 @@ int config_complete() {
   auto target = parse_target(plugin_state->url, plugin_state->identity);
   if (!target) return fail(target.error().text);
   plugin_state->settings.url = plugin_state->url;
+  if (!plugin_state->socket.empty())
+    plugin_state->settings.uri = "nbd+unix:///?socket=" + plugin_state->socket;
   plugin_state->settings.target = std::move(*target);
   return 0;
 }
@@ -88,10 +93,17 @@ int after_fork() {
   auto disk = DiskThread::start(plugin_state->settings);
   if (!disk) return fail(disk.error().text);
   plugin_state->disk = std::move(*disk);
+  if (!plugin_state->socket.empty()) {
+    fmt::print("{}\n", plugin_state->settings.uri);
+    std::fflush(stdout);
+  }
   return 0;
 }
 
-void cleanup() { plugin_state->disk.reset(); }
+void cleanup() {
+  plugin_state->disk.reset();
+  if (!plugin_state->socket.empty()) unlink(plugin_state->socket.c_str());
+}
 
 const storage::DiskFacts& facts() { return plugin_state->disk->facts(); }
 
