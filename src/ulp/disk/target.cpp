@@ -12,6 +12,7 @@
 
 #include "ulp/iscsi/wire/text.h"
 #include "ulp/iser/initiator/initiator.h"
+#include "ulp/nvmeof/host/initiator.h"
 
 namespace verbatim::ulp::disk {
 namespace {
@@ -48,8 +49,22 @@ Result<Begin> begin_iser(const Url& url, const Identity& identity) {
   };
 }
 
+Result<Begin> begin_nvme(const Url& url, const Identity& identity) {
+  if (!url.name.starts_with("nqn.") || url.name.size() > nvmeof::kNqnMax)
+    return refuse(EINVAL,
+                  fmt::format("'{}' is no NQN: nqn.2026-01.com.example:disk is one", url.name));
+  const nvmeof::Initiator::Settings settings{.subsystem = url.name,
+                                             .host = identity.nqn,
+                                             .host_id = identity.host_id,
+                                             .namespace_id = url.unit};
+  return [settings](const storage::PeerMemory& scratch) {
+    return std::make_unique<nvmeof::Initiator>(settings, scratch);
+  };
+}
+
 constexpr Scheme kSchemes[] = {
     {"iser", 3260, "iser://HOST[:PORT]/IQN/LUN", begin_iser},
+    {"nvme", 4420, "nvme://HOST[:PORT]/NQN/NSID", begin_nvme},
 };
 
 template <typename Number>

@@ -5,6 +5,8 @@
 #include "ulp/iscsi/bench_for_test.h"
 #include "ulp/iser/connection.h"
 #include "ulp/iser/initiator/initiator.h"
+#include "ulp/nvmeof/host/initiator.h"
+#include "ulp/nvmeof/portal.h"
 
 namespace verbatim::ulp::disk {
 namespace {
@@ -41,6 +43,33 @@ class IserTarget final : public WorldTarget {
   iser::Service service_{*bench_.sessions};
 };
 
+class NvmeTarget final : public WorldTarget {
+ public:
+  explicit NvmeTarget(std::uint64_t seed) : disk_(1000 * 512), entries_(seed % 2 == 0 ? 4 : 33) {
+    auto subsystem = *nvmeof::Subsystem::create(kName);
+    subsystem.admit_any_host();
+    EXPECT_TRUE(subsystem.add(3, {.unit = storage::UnitId{7}, .blocks = 1000, .block_shift = 9}));
+    EXPECT_TRUE(target_.add(std::move(subsystem)));
+  }
+  storage::Service& service() override { return portal_; }
+  std::span<std::byte> disk() override { return disk_; }
+  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch) override {
+    return std::make_unique<nvmeof::Initiator>(
+        nvmeof::Initiator::Settings{.subsystem = kName,
+                                    .host = "nqn.2026-01.test:host",
+                                    .namespace_id = 3,
+                                    .entries = entries_},
+        scratch);
+  }
+
+ private:
+  static constexpr const char* kName = "nqn.2026-01.test:t3";
+  std::vector<std::byte> disk_;
+  const std::uint16_t entries_;
+  nvmeof::Target target_{nvmeof::Limits{}};
+  nvmeof::Portal portal_{target_, *SocketAddress::parse("10.0.0.1", 4420), 1024};
+};
+
 template <typename Target>
 void run_worlds() {
   std::uint64_t sessions = 0;
@@ -55,6 +84,7 @@ void run_worlds() {
 }
 
 TEST(DiskWorld, NothingAnsweredIsLostByIser) { run_worlds<IserTarget>(); }
+TEST(DiskWorld, NothingAnsweredIsLostByNvme) { run_worlds<NvmeTarget>(); }
 
 }  // namespace
 }  // namespace verbatim::ulp::disk
