@@ -5,13 +5,14 @@ ping, TCP, multicast, neighbours; a peer that begins anew; and what a wrong set-
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / folder) for folder in ("programs", "fabric")]
 
-from fabricbed import CHAIN, FabricBed, run_tests  # noqa: E402
+from fabricbed import CHAIN, FabricBed, run_tests, wait_for_text  # noqa: E402
 from testbed import SKIPPED, are_installed, option_parser, wait_until  # noqa: E402
 
 OPTIONS = None  # Set in main.
@@ -20,6 +21,7 @@ MTU = 2044  # Of a link of 2048 bytes, less the encapsulation header.
 CONNECTED_MTU = 65520
 CONNECTED = ("--mode", "connected")
 HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
+GROUPS = (("239.1.2.3", "ff12:401b:ffff::f01:203"), ("ff15::77", "ff12:601b:ffff::77"))
 NAMESPACES = ("unshare", "--map-root-user", "--net")
 
 
@@ -37,7 +39,7 @@ class IpoibTest(unittest.TestCase):
         self.bed = self.make_bed(OPTIONS)
         self.bed.end_with(self)
         self.bed.up(CHAIN)
-        self.bed.start_manager("H1")
+        self.manager, _ = self.bed.start_manager("H1")
         self.bed.wait_until_active(*HOSTS)
         self.places = {host: self.enterContext(namespaces()) for host in HOSTS}
 
@@ -112,15 +114,21 @@ class Ipoib(IpoibTest):
         self.assertNotEqual(self.shown("H2")["queue_pair"], before)
         self.ping("H1", HOSTS["H2"][0])
 
+    def listen(self, host, group, gid, length):
+        listener = self.start_on(host, sys.executable, "-c", LISTENER, group, str(length))
+        wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(host)["groups"], SECONDS_MAX,
+                   f"the listener of {group}")
+        return listener
+
+    def expect_heard(self, speaker, listener, group, length):
+        speaks = self.start_on(speaker, sys.executable, "-c", SPEAKER, group, str(length))
+        self.assertEqual(listener.wait(SECONDS_MAX), 0)
+        FabricBed.end(speaks)
+
     def expect_multicast(self, speaker, listener, length):
         """Groups of both families: what is sent to them arrives."""
-        for group, gid in (("239.1.2.3", "ff12:401b:ffff::f01:203"), ("ff15::77", "ff12:601b:ffff::77")):
-            takes = self.start_on(listener, sys.executable, "-c", LISTENER, group, str(length))
-            wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(listener)["groups"],
-                       SECONDS_MAX, f"the listener of {group}")
-            gives = self.start_on(speaker, sys.executable, "-c", SPEAKER, group, str(length))
-            self.assertEqual(takes.wait(SECONDS_MAX), 0)
-            FabricBed.end(gives)
+        for group, gid in GROUPS:
+            self.expect_heard(speaker, self.listen(listener, group, gid, length), group, length)
 
     def test_multicast(self):
         for host in HOSTS:
@@ -180,6 +188,24 @@ class Ipoib(IpoibTest):
             self.ping("H1", address, "-s", "20000")  # The kernel knows the length by now, and cuts.
         self.expect_streams("10M", "10M")
         self.assertEqual(self.shown("H1")["counters"]["connected_sent"], 0)
+
+    def test_subnet_manager_is_killed_and_another_begins(self):
+        """What runs goes on without one. The other one knows no group: all are joined again."""
+        for host in HOSTS:
+            self.up(host)
+        stream = self.start_on("H1", "ping", "-i", "0.05", HOSTS["H2"][0])
+        listener = self.listen("H2", *GROUPS[0], 1000)
+        self.manager.kill()
+        self.manager.wait()
+        self.ping("H2", HOSTS["H1"][0])
+        _, log = self.bed.start_manager("H2")
+        wait_for_text(log, f"New mcast group created\", MGID:{GROUPS[0][1]}")
+        self.expect_heard("H1", listener, GROUPS[0][0], 1000)
+        for speaker, other in (("H1", "H2"), ("H2", "H1")):
+            self.expect_multicast(speaker, other, 1000)
+            self.ping(speaker, HOSTS[other][1])
+        stream.send_signal(signal.SIGINT)
+        self.assertEqual(stream.wait(SECONDS_MAX), 0)
 
     def test_wrong_set_ups_say_what_to_do(self):
         refusal = self.refusal
