@@ -19,6 +19,9 @@ constexpr std::string_view kAgreed("InitialR2T=Yes\0ImmediateData=Yes\0RDMAExten
 
 /// An initiator whose target is the test: each input's output as text.
 class Bench {
+  // The engine begins with it.
+  std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
+
  public:
   explicit Bench(iscsi::Credentials credentials = {})
       : engine({.login = {.initiator = "iqn.2026-01.test:i1",
@@ -134,7 +137,6 @@ class Bench {
     return text;
   }
 
-  std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
   storage::InitiatorOutput out_;
   std::uint32_t stat_sn_ = 0;
 };
