@@ -35,6 +35,7 @@ class World final : public Outside {
 
  private:
   static constexpr std::uint32_t kRegions = 16, kRegionBlocks = 60, kBlock = 512;
+  static constexpr std::uint32_t kDiskBytes = 1000 * kBlock;
   static constexpr std::uint32_t kBufferBytes = 8192 + 512, kBuffers = 6;
   struct Job {
     Work work;

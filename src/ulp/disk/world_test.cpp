@@ -45,7 +45,8 @@ class IserTarget final : public WorldTarget {
 
 class NvmeTarget final : public WorldTarget {
  public:
-  explicit NvmeTarget(std::uint64_t seed) : disk_(1000 * 512), entries_(seed % 2 == 0 ? 4 : 33) {
+  explicit NvmeTarget(std::uint64_t seed)
+      : disk_(1000 * 512 + 8192), entries_(seed % 2 == 0 ? 4 : 33) {
     auto subsystem = *nvmeof::Subsystem::create(kName);
     subsystem.admit_any_host();
     EXPECT_TRUE(subsystem.add(3, {.unit = storage::UnitId{7}, .blocks = 1000, .block_shift = 9}));

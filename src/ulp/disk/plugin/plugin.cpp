@@ -10,6 +10,7 @@
 #include <string>
 
 #define NBDKIT_API_VERSION 2
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nbdkit-plugin.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace {
 struct Plugin {
   std::string url;
   std::string socket;  // Of `verbatim disk`, which has the URI printed.
+  UniqueFd output;     // There.
   Identity identity = own_identity();
   DiskSettings settings;
   std::unique_ptr<DiskThread> disk;
@@ -62,6 +64,13 @@ int set_patience(const char* value) {
   return 0;
 }
 
+/// nbdkit has /dev/null as its output by the time that it serves.
+int set_socket(const char* value) {
+  plugin_state->socket = value;
+  plugin_state->output.reset(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  return plugin_state->output ? 0 : fail(fmt::format("output: {}", std::strerror(errno)));
+}
+
 void load() { plugin_state = std::make_unique<Plugin>(); }
 void unload() { plugin_state.reset(); }
 
@@ -73,7 +82,7 @@ int config(const char* key, const char* value) {
   if (name == "auth") return read_auth(value);
   if (name == "patience") return set_patience(value);
   if (name == "name") return plugin_state->settings.name = value, 0;
-  if (name == "socket") return plugin_state->socket = value, 0;
+  if (name == "socket") return set_socket(value);
   return fail(fmt::format("'{}' is not known: url, initiator, auth, patience", name));
 }
 
@@ -93,9 +102,9 @@ int after_fork() {
   auto disk = DiskThread::start(plugin_state->settings);
   if (!disk) return fail(disk.error().text);
   plugin_state->disk = std::move(*disk);
-  if (!plugin_state->socket.empty()) {
-    fmt::print("{}\n", plugin_state->settings.uri);
-    std::fflush(stdout);
+  if (plugin_state->output) {
+    dprintf(plugin_state->output.get(), "%s\n", plugin_state->settings.uri.c_str());
+    plugin_state->output.reset();
   }
   return 0;
 }
