@@ -77,6 +77,17 @@ function __verbatim_is_in_target
     test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
 end
 
+# Whether a disk's URL is asked for, or one of its options.
+function __verbatim_is_in_disk
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and test $words[2] = disk; and not test "$words[3]" = list
+end
+
+function __verbatim_is_in_disk_list
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = disk; and test $words[3] = list
+end
+
 function __verbatim_is_before_nic_command
     set -l words (commandline -opc)
     test (count $words) -eq 2; and test $words[2] = nic
@@ -103,12 +114,13 @@ complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show a
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a ipoib -d 'Interfaces of IP over InfiniBand'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
+complete -c verbatim -n __verbatim_is_before_command -a disk -d 'Have a target\'s disk, by NBD'
 complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -127,8 +139,8 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
@@ -157,6 +169,14 @@ complete -c verbatim -n '__verbatim_is_in_target up' -f -l allow-any-srp-initiat
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-initiator -d 'An initiator that may log in'
 complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-initiator -d 'All initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_target show' -l json -d 'Print JSON'
+complete -c verbatim -n __verbatim_is_in_disk -a list -d 'Show the disks that are served'
+complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
+complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
+complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an IQN or NQN'
+complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret of CHAP'
+complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
+complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
+complete -c verbatim -n __verbatim_is_in_disk_list -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'

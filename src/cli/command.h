@@ -30,6 +30,7 @@ void add_nic(CLI::App& app, const std::vector<std::string>& command, int& exit_s
 void add_capture(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_fault(CLI::App& app, int& exit_status);
 void add_target(CLI::App& app, int& exit_status);
+void add_disk(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 
 /// Adds `--node`, `--address`, `--protocol` and `--roce`. `choice` must outlive the command.

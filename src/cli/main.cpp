@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   verbatim::cli::add_cluster(app, command, exit_status);
   verbatim::cli::add_ipoib(app, exit_status);
   verbatim::cli::add_target(app, exit_status);
+  verbatim::cli::add_disk(app, exit_status);
   verbatim::cli::add_nic(app, command, exit_status);
   verbatim::cli::add_capture(app, command, exit_status);
   verbatim::cli::add_fault(app, exit_status);
