@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
@@ -133,12 +134,11 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& choice) {
   return device;
 }
 
-std::uint64_t Device::guid() const { return be64toh(ibv_get_device_guid(context_->device)); }
-
 Result<void> Device::read_limits() {
   ibv_device_attr has{};
   if (const int error = ibv_query_device(context_, &has))
     return refuse(error, fmt::format("ibv_query_device: {}", std::strerror(error)));
+  guid_ = be64toh(has.node_guid);
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   limits_ = {.send_depth = at_most<std::uint32_t>(has.max_qp_wr),
              .shared_receives = at_most<std::uint32_t>(has.max_srq_wr),

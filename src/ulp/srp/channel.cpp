@@ -123,7 +123,7 @@ void Channel::on_stored(Tag tag, storage::StoreStatus status, TimeNs now, Output
 void Channel::on_time(TimeNs now, Output& out) {
   setup_.ports->clear_messages();
   now_ = now;
-  if (end_words_) close(*std::exchange(end_words_, std::nullopt), out);
+  if (setup_.session->ends_because != nullptr) close(setup_.session->ends_because, out);
   if (is_closing_ && now >= ends_at_) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;
@@ -134,7 +134,8 @@ void Channel::on_time(TimeNs now, Output& out) {
 
 TimeNs Channel::deadline() const {
   if (is_over_) return kNever;
-  return end_words_ ? 0 : std::min(ends_at_, tasks_.deadline());
+  const bool ends = setup_.session->ends_because != nullptr && !is_closing_;
+  return ends ? 0 : std::min(ends_at_, tasks_.deadline());
 }
 
 void Channel::resume(TimeNs now, Output& out) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,8 +48,6 @@ class Channel final : public storage::Session {
   /// From 2 to the service's limit. Told with the next response, or asked for by SRP_CRED_REQ; less
   /// than before holds as soon as the initiator has used up what it has.
   void set_request_limit(std::uint16_t limit);
-  /// The channel ends at the next look at its deadline. `words`: why.
-  void end(std::string words) { end_words_ = std::move(words); }
   const Ports::Session& session() const { return *setup_.session; }
 
  private:
@@ -138,7 +135,6 @@ class Channel final : public storage::Session {
   bool asks_for_credits_ = false;
 
   std::string words_, refusal_;
-  std::optional<std::string> end_words_;
   TimeNs now_ = 0, ends_at_ = kNever;
   bool is_closing_ = false, is_over_ = false;
 };

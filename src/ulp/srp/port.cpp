@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
-#include "ulp/srp/channel.h"
 
 namespace verbatim::ulp::srp {
 
@@ -53,9 +52,8 @@ void Ports::refresh(const Port& port) {
     if (session == nullptr || session->port.get() != &port) continue;
     const scsi::LunMap* const units = port.units_of(session->initiator, session->from);
     if (!port.is_enabled() || units == nullptr) {
-      for (Channel* const channel : session->channels)
-        channel->end(port.is_enabled() ? "the initiator is no longer admitted"
-                                       : "the port is no longer enabled");
+      session->ends_because = port.is_enabled() ? "the initiator is no longer admitted"
+                                                : "the port is no longer enabled";
       continue;
     }
     if (session->units == *units) continue;

@@ -98,6 +98,7 @@ class Ports final {
     scsi::LunMap units;
     scsi::NexusId nexus{};
     bool is_replaced = false;
+    const char* ends_because = nullptr;  // Its channels end at the next look at their deadlines.
     std::vector<Channel*> channels;
   };
   /// By nexus; null: free.
