@@ -19,7 +19,7 @@ CASES = (
     ("ip", "", ""),
     ("ip", "ip_proto tcp dst_port 80", ""),
     ("ip", "ip_proto tcp tcp_flags 0x2/0x12", ""),
-    ("ip", "ip_proto udp src_port 1000", ""),
+    ("ip", "ip_proto udp src_port 1000 ip_flags nofrag", ""),
     ("ip", "ip_proto icmp type 8 code 0", ""),
     ("ip", "ip_proto sctp dst_port 80", ""),
     ("ip", "dst_ip 10.9.0.0/30", ""),
