@@ -66,8 +66,8 @@ check_stopped() {
   until_true '[[ $(lost n1 10.9.0.100 3 0.1) == 0 ]]' 20 || fail 'new flows do not recover'
 }
 exact() {  # flows whose packets OpenFlow counts, one for each direction; before any traffic, because what OVS has not booked when flows change goes anywhere
-  # At once: between a deletion and an addition Open vSwitch would decide to drop, and the card would do it.
-  printf '%s\n' arp,actions=NORMAL icmp,in_port=vf0,actions=output:vf1 icmp,in_port=vf1,actions=output:vf0 | ofctl replace-flows br0 -
+  # In one step: between a deletion and an addition Open vSwitch decides to drop, and the card does it.
+  printf '%s\n' arp,actions=NORMAL icmp,in_port=vf0,actions=output:vf1 icmp,in_port=vf1,actions=output:vf0 | ofctl --bundle replace-flows br0 -
 }
 check_counts() {
   up; exact; ns n0 ping -c 1000 -i 0.002 -q 10.9.0.2 >"$W/ping" || fail "ping: $(tail -2 "$W/ping" | head -1)"
