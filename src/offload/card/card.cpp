@@ -30,10 +30,6 @@ std::uint64_t random_seed() {
   return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed : 1;
 }
 
-std::string port_name(const std::string& prefix, std::uint16_t port) {
-  return port == 0 ? prefix + "up" : fmt::format("{}vf{}", prefix, port - 1);
-}
-
 }  // namespace
 
 struct Card::Burst {
@@ -64,9 +60,15 @@ Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOption
   return card;
 }
 
+std::string Card::port_name(std::size_t port) const {
+  if (port == 0) return "up";
+  return port > options_.functions ? "pf" : fmt::format("vf{}", port - 1);
+}
+
 Result<void> Card::open_ports() {
-  for (std::uint16_t p = 0; p <= options_.functions; ++p) {
-    auto tap = Tap::open(port_name(options_.prefix, p));
+  const std::size_t last = options_.functions + (options_.is_dpu ? 1u : 0u);
+  for (std::size_t p = 0; p <= last; ++p) {
+    auto tap = Tap::open(options_.prefix + port_name(p));
     if (!tap) return std::unexpected(tap.error());
     ports_.push_back(Port{.tap = std::move(*tap)});
   }
@@ -119,6 +121,7 @@ Result<void> Card::on_hello(service::Client& client) {
   vnic_welcome welcome{};
   welcome.ports = static_cast<std::uint32_t>(ports_.size());
   welcome.rules_max = options_.rules;
+  welcome.mode = options_.is_dpu ? VNIC_MODE_DPU : VNIC_MODE_HOST;
   welcome.region_bytes = driver_->region_bytes();
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     const auto mac = ports_[p].tap.mac();

@@ -22,6 +22,9 @@ namespace verbatim::offload {
 struct CardOptions {
   std::string prefix = "nic";  // Of the interfaces: nicup, nicvf0...
   std::uint16_t functions = 4;
+  /// A DPU: the driver is on the card's own processors, and the functions are its host's, which
+  /// has a physical one, too: the last port.
+  bool is_dpu = false;
   std::uint32_t rules = 1 << 20;
   std::string socket;  // Where a driver connects.
 };
@@ -49,6 +52,10 @@ class Card final : private service::Source {
 
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
+  /// Of its interface, after the prefix.
+  std::string port_name(std::size_t port) const;
+  /// Of what the commands print.
+  std::string port_title(std::size_t port) const;
   Result<void> listen();
   Result<void> watch();
 

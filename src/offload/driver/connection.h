@@ -24,6 +24,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   std::uint16_t ports() const { return static_cast<std::uint16_t>(welcome_.ports); }
+  bool is_dpu() const { return welcome_.mode == VNIC_MODE_DPU; }
   std::uint32_t rules_max() const { return welcome_.rules_max; }
   const std::uint8_t* mac(std::uint16_t port) const { return welcome_.macs[port]; }
   vnic_port& port(std::uint16_t port) const { return region_->ports[port]; }

@@ -204,23 +204,44 @@ int set_link(rte_eth_dev* ethdev, bool is_up) {
 int set_link_up(rte_eth_dev* ethdev) { return set_link(ethdev, true); }
 int set_link_down(rte_eth_dev* ethdev) { return set_link(ethdev, false); }
 
-/// A function is vf1, pf0vf1, and seen from a DPU c1pf0vf1.
+/// A name of functions in devargs. `vf`: of the first; kHostFunction is mlx5's number of the host's
+/// physical one.
+struct Representors {
+  rte_eth_representor_type type;
+  int controller;
+  int vf;
+  bool is_host_function;
+};
+constexpr int kHostFunction = 0xffff;
+constexpr Representors kRepresentors[] = {
+    {RTE_ETH_REPRESENTOR_VF, 0, 0, false},             // vf1, pf0vf1
+    {RTE_ETH_REPRESENTOR_VF, 1, 0, false},             // c1pf0vf1: seen from a DPU
+    {RTE_ETH_REPRESENTOR_PF, 1, 0, true},              // c1pf0
+    {RTE_ETH_REPRESENTOR_VF, 0, kHostFunction, true},  // pf0vf65535
+};
+
 int representors(rte_eth_dev* ethdev, rte_eth_representor_info* info) {
-  constexpr std::uint32_t kControllers = 2;
-  if (info == nullptr) return kControllers;
-  const auto functions = static_cast<std::uint32_t>(port_of(ethdev).device->ports.size() - 1);
+  const Device& device = *port_of(ethdev).device;
+  const std::uint32_t hosts = device.card->is_dpu() ? 1 : 0;
+  const auto functions = static_cast<std::uint32_t>(device.ports.size() - 1) - hosts;
+  const std::uint32_t all = hosts != 0 ? std::size(kRepresentors) : 2;
+  if (info == nullptr) return static_cast<int>(all);
   info->controller = 0;
   info->pf = 0;
-  info->nb_ranges = std::min(kControllers, info->nb_ranges_alloc);
+  info->nb_ranges = std::min(all, info->nb_ranges_alloc);
   for (std::uint32_t i = 0; i < info->nb_ranges; ++i) {
+    const Representors& known = kRepresentors[i];
     rte_eth_representor_range& range = info->ranges[i];
     range = {};
-    range.type = RTE_ETH_REPRESENTOR_VF;
-    range.controller = static_cast<int>(i);
-    range.id_end = functions - 1;
-    std::snprintf(range.name, sizeof range.name, "c%upf0vf", i);
+    range.type = known.type;
+    range.controller = known.controller;
+    if (known.type == RTE_ETH_REPRESENTOR_VF) range.vf = known.vf;
+    range.id_base = known.is_host_function ? functions : 0;
+    range.id_end = known.is_host_function ? functions : functions - 1;
+    std::snprintf(range.name, sizeof range.name, "c%dpf0%s", known.controller,
+                  known.type == RTE_ETH_REPRESENTOR_VF ? "vf" : "");
   }
-  return kControllers;
+  return static_cast<int>(all);
 }
 
 int flow_operations(rte_eth_dev*, const rte_flow_ops** operations) {

@@ -15,9 +15,9 @@
 
 /* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
 #define VNIC_MAGIC 0x43494e56u
-#define VNIC_VERSION 1
+#define VNIC_VERSION 2
 
-#define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N. */
+#define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N (vnic_welcome). */
 #define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
 #define VNIC_SLOTS 1024u    /* Of one ring. */
 #define VNIC_COMMANDS 256u
@@ -180,9 +180,16 @@ enum vnic_message_type {
   VNIC_REFUSAL = 0xffff, /* An errno value (4 bytes), and why, in words. */
 };
 
+enum vnic_mode {
+  VNIC_MODE_HOST = 0, /* The driver is where the functions are. */
+  VNIC_MODE_DPU = 1,  /* It is on the card's own processors: the last port is its host's PF. */
+};
+
 struct vnic_welcome {
   __u32 ports;
   __u32 rules_max;
+  __u32 mode;
+  __u32 reserved;
   __u64 region_bytes;
   __u8 macs[VNIC_PORTS_MAX][6]; /* Of the functions. */
 };
