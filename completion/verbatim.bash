@@ -94,11 +94,11 @@ _verbatim() {
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
-    "nic up") _verbatim_reply "--vfs --prefix --rules --socket --name $common" "$current" ;;
+    "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;
-    "nic ovs") _verbatim_reply "up down shell -- --vfs $common" "$current" ;;
+    "nic ovs") _verbatim_reply "up down shell host -- --vfs --mode $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;

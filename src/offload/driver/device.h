@@ -30,7 +30,7 @@ struct Device;
 
 struct Port {
   Device* device = nullptr;
-  rte_eth_dev* ethdev = nullptr;
+  rte_eth_dev* ethdev = nullptr;  // Null: its user has closed it.
   std::uint16_t index = 0;  // In the card; 0: the uplink.
   std::uint16_t id = 0;     // In DPDK.
   rte_ether_addr mac{};     // DPDK writes it.

@@ -61,16 +61,34 @@ int init_port(rte_eth_dev* ethdev, void* of) {
   return 0;
 }
 
+int show_port(Port& port) {
+  std::string name = rte_vdev_device_name(port.device->vdev);
+  if (port.index > 0) name += "_representor" + std::to_string(port.index - 1);
+  return rte_eth_dev_create(&port.device->vdev->device, name.c_str(), sizeof(Port*), nullptr,
+                            nullptr, init_port, &port);
+}
+
 int make_port(Device& device, std::uint16_t index) {
   auto& port = *device.ports.emplace_back(std::make_unique<Port>());
   port.device = &device;
   port.index = index;
   std::memcpy(port.mac.addr_bytes, device.card->mac(index), sizeof port.mac.addr_bytes);
   port.mac_of_card = port.mac;
-  std::string name = rte_vdev_device_name(device.vdev);
-  if (index > 0) name += "_representor_vf" + std::to_string(index - 1);
-  return rte_eth_dev_create(&device.vdev->device, name.c_str(), sizeof(Port*), nullptr, nullptr,
-                            init_port, &port);
+  return show_port(port);
+}
+
+/// DPDK's bus scans before a device is attached. It does not probe ours again, so a port that its
+/// user has closed is shown again here: Open vSwitch closes one that it gives back.
+void show_closed_ports(void*) {
+  for (const auto& device : devices()) {
+    for (const auto& port : device->ports) {
+      if (port->ethdev != nullptr) continue;
+      if (show_port(*port) != 0) continue;
+      for (const auto& each : device->ports) {  // They name the uplink.
+        if (each->ethdev != nullptr) each->ethdev->data->backer_port_id = device->ports.front()->id;
+      }
+    }
+  }
 }
 
 void release_ports(Device& device) {
@@ -116,6 +134,7 @@ int probe(rte_vdev_device* vdev) {
     }
   }
   devices().push_back(std::move(device));
+  rte_vdev_add_custom_scan(show_closed_ports, nullptr);  // Once, however often it is called.
   return 0;
 }
 

@@ -60,6 +60,7 @@ int stop(rte_eth_dev* ethdev) {
 
 int close(rte_eth_dev* ethdev) {
   ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
+  port_of(ethdev).ethdev = nullptr;
   return 0;
 }
 
