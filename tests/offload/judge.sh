@@ -13,7 +13,7 @@ if [[ -z ${JUDGE_INSIDE:-} ]]; then
 fi
 mount -t tmpfs none /run && mkdir /run/netns && mount -t sysfs none /sys && ip link set lo up || skip "no mounts"
 here=$(cd "$(dirname "$0")" && pwd); export BUILD=$(cd "$1" && pwd); shift; cd "$here"
-all="load devargs full stopped counts dumps ageing backlog partial actions change reconfigure ports threads"
+all="load devargs full stopped counts dumps ageing backlog partial actions change reconfigure ports card_killed vswitchd_killed threads"
 [[ $# -gt 0 ]] || set -- $all
 fail() { echo "FAIL: $*"; exit 1; }
 up() {  # up [KEY=VALUE...]
@@ -158,6 +158,31 @@ check_ports() {
   up; warm; (ns n0 ping -c 60 -i 0.05 -q 10.9.0.2 >/dev/null) & local p=$!; sleep 0.5
   vsctl del-port br0 vf1; sleep 0.5; vsctl add-port br0 vf1 -- set Interface vf1 type=dpdk 'options:dpdk-devargs="net_verbatim0,representor=vf1"'; wait $p
   until_true '[[ $(lost n0 10.9.0.2 3 0.1) == 0 ]]' 20 || fail 'no traffic after the port is back'; until_true '[[ $(offloaded) -ge 2 ]]' || fail 'not offloaded again'
+}
+check_card_killed() {  # under load, three times: the driver gives the next card all rules
+  up; exact; warm; until_true '[[ $(offloaded) -ge 2 ]]' || fail 'not offloaded'
+  local vswitchd turn before=0 now had; vswitchd=$(<"$R/ovs-vswitchd.pid"); had=$(rules)
+  for turn in 1 2 3; do
+    (ns n0 timeout 2 ping -i 0.005 -q 10.9.0.2 >/dev/null 2>&1) & local p=$!
+    sleep 0.5; kill -KILL "$lab_card_pid"; wait "$lab_card_pid" 2>/dev/null
+    for ((i = 0; i < 5; i++)); do now=$(of_packets icmp,in_port=vf0); ((now >= before)) || fail "counters went from $before to $now"; before=$now; sleep 0.1; done
+    lab_card_start 2; wait $p 2>/dev/null
+    until_true '[[ $(lost n0 10.9.0.2 3 0.1) == 0 ]]' 30 || fail "turn $turn: no traffic by the new card"
+    [[ $(rules) -ge $had ]] || fail "turn $turn: $(rules) rules of $had"
+    warm; appctl dpif-netdev/pmd-stats-clear; [[ $(lost n0 10.9.0.2 50 0.02) == 0 ]] || fail 'lost'
+    local n; n=$(appctl dpif-netdev/pmd-stats-show | sed -n 's/.*packets received: *\([0-9]*\).*/\1/p' | sort -n | tail -1)
+    [[ $n -le 10 ]] || fail "turn $turn: software saw $n of 100 packets"
+    now=$(of_packets icmp,in_port=vf0); ((now >= before)) || fail "counters went from $before to $now"; before=$now
+  done
+  [[ $(<"$R/ovs-vswitchd.pid") == "$vswitchd" ]] && kill -0 "$vswitchd" || fail 'ovs-vswitchd has ended'
+  grep -E 'ERR|EMER' "$R/ovs-vswitchd.log" && fail 'errors in the log'; true
+}
+check_vswitchd_killed() {  # its rules go, the card lives, the next one connects
+  up; warm; until_true '[[ $(offloaded) -ge 2 ]]' || fail 'not offloaded'
+  kill -KILL "$(<"$R/ovs-vswitchd.pid")"; until_true '[[ $(rules) == 0 ]]' || fail 'its rules stay'
+  kill -0 "$lab_card_pid" || fail 'the card has ended'
+  lab_vswitchd; until_true '[[ $(lost n0 10.9.0.2 3 0.1) == 0 ]]' 30 || fail 'no traffic by the next one'
+  until_true '[[ $(offloaded) -ge 2 ]]' || fail 'the next one does not offload'
 }
 check_threads() {
   up n-offload-threads=4; warm; ofctl del-flows br0; ofctl add-flow br0 priority=1,actions=NORMAL

@@ -44,26 +44,38 @@ lab_ovs() {
   vsctl --no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:pmd-cpu-mask="${PMD_MASK:-0x2}" \
     other_config:dpdk-extra="--no-huge --legacy-mem -m ${MEM:-128} --no-pci --no-shconf --no-telemetry ${EXTRA:-}"
   local kv; for kv in "$@"; do vsctl --no-wait set Open_vSwitch . "other_config:$kv"; done
+  lab_vswitchd
+  vsctl add-br br0 -- set bridge br0 datapath_type=netdev; lab_links+=(br0 ovs-netdev)
+}
+lab_vswitchd() {
   LD_LIBRARY_PATH=$BUILD/lib nice -n "${NICE:-0}" /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk "$DB" \
     --pidfile="$R/ovs-vswitchd.pid" --log-file="$R/ovs-vswitchd.log" --unixctl="$R/ovs-vswitchd.ctl" --detach --no-chdir -vconsole:off ||
     { tail -20 "$R/ovs-vswitchd.log"; exit 1; }
-  vsctl add-br br0 -- set bridge br0 datapath_type=netdev; lab_links+=(br0 ovs-netdev)
 }
 # lab_card [VFS]: the card with an uplink and functions as TAPs vcup, vcvf0... in namespaces n-up, n0...
 lab_card() {
   local n=${1:-2} i
   export XDG_RUNTIME_DIR=$W/runtime
   mkdir -m 700 "$XDG_RUNTIME_DIR"
-  nice -n "${NICE:-0}" "$BUILD/bin/verbatim-nicd" --vfs "$n" --prefix vc --socket "$R/card.sock" --log "$R/card.log" &
-  lab_pids+=($!)
-  for ((i = 0; i < 50; i++)); do [[ -S $R/card.sock ]] && break; sleep 0.1; done
-  netns n-up; into n-up vcup 10.9.0.100/24 02:00:00:00:00:64
-  for ((i = 0; i < n; i++)); do netns "n$i"; into "n$i" "vcvf$i" "10.9.0.$((i + 1))/24" "02:00:00:00:00:0$((i + 1))"; done
+  netns n-up
+  for ((i = 0; i < n; i++)); do netns "n$i"; done
+  lab_card_start "$n"
 }
+# lab_card_start VFS: starts the card, also one in the place of one that was killed, and plugs its interfaces.
+lab_card_start() {
+  local i
+  rm -f "$R/card.sock"
+  nice -n "${NICE:-0}" "$BUILD/bin/verbatim-nicd" --vfs "$1" --prefix vc --socket "$R/card.sock" --log "$R/card.log" &
+  lab_card_pid=$!; lab_pids+=($!)
+  for ((i = 0; i < 50; i++)); do [[ -S $R/card.sock ]] && break; sleep 0.1; done
+  into n-up vcup 10.9.0.100/24 02:00:00:00:00:64
+  for ((i = 0; i < $1; i++)); do into "n$i" "vcvf$i" "10.9.0.$((i + 1))/24" "02:00:00:00:00:0$((i + 1))"; done
+}
+# Each port says where the card is: an ovs-vswitchd that starts again adds them in any order.
 lab_card_ports() {
-  local n=${1:-2} i
-  vsctl add-port br0 up0 -- set Interface up0 type=dpdk options:dpdk-devargs="net_verbatim0,socket=$R/card.sock${CARD_ARGS:-}"
+  local n=${1:-2} i card="net_verbatim0,socket=$R/card.sock${CARD_ARGS:-}"
+  vsctl add-port br0 up0 -- set Interface up0 type=dpdk options:dpdk-devargs="$card"
   for ((i = 0; i < n; i++)); do
-    vsctl add-port br0 "vf$i" -- set Interface "vf$i" type=dpdk "options:dpdk-devargs=\"net_verbatim0,representor=vf$i\""
+    vsctl add-port br0 "vf$i" -- set Interface "vf$i" type=dpdk "options:dpdk-devargs=\"$card,representor=vf$i\""
   done
 }
