@@ -1,5 +1,6 @@
 #include "offload/card/card.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -37,6 +38,9 @@ struct Card::Burst {
   MutableByteSpan room(std::size_t i) {
     return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);
   }
+  /// For a packet that is cut from a large frame.
+  MutableByteSpan packet_room() { return MutableByteSpan(packet).subspan(EditedFrame::kHeadroom); }
+  std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax> packet;
   std::array<FrameNote, Switch::kBatch> notes;
   std::array<Arrival, Switch::kBatch> arrivals;
   std::array<Verdict, Switch::kBatch> verdicts;
@@ -292,12 +296,22 @@ std::size_t Card::serve_port(std::uint16_t p) {
 void Card::handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
                   const FrameNote& note) {
   if (verdict.rule == kNoRule) return to_driver(port, verdict, frame, note);
+  const bool has_tunnel = std::ranges::any_of(
+      verdict.actions, [](const Action& action) { return is_tunnel(action.kind); });
+  if (!has_tunnel || note.is_plain()) return carry_out(verdict, frame, note);
+  auto segments = Segments::of(frame, note);
+  if (!segments) return;
+  const MutableByteSpan room = burst_->packet_room();
+  while (const std::size_t size = segments->next(room)) carry_out(verdict, room.first(size), {});
+}
+
+void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note) {
   std::optional<EditedFrame> edited;
   for (const Action& action : verdict.actions) {
     if (action.kind == ActionKind::kOutput) {
       output(action.port, edited ? edited->frame() : frame, edited ? edited->note() : note);
     } else if (is_edit(action.kind)) {
-      if (!edited) edited.emplace(frame, note);
+      if (!edited) edited.emplace(frame, note, verdict.hash);
       if (edited->apply(action)) continue;
       ++unedited_drops_;
       return;

@@ -75,6 +75,7 @@ class Card final : private service::Source {
   std::size_t serve_port(std::uint16_t port);
   void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);
+  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note);
   void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 

@@ -83,13 +83,18 @@ enum vnic_action_kind {
   VNIC_ACTION_POP_VLAN = 15,
   VNIC_ACTION_SET_VLAN_ID = 16,
   VNIC_ACTION_SET_VLAN_PRIORITY = 17,
+  /* value: bytes of a header, Ethernet to the tunnel's own, that is put before the frame. The card
+   * fills in lengths, IPv4's checksum, and UDP's source port if it is zero. */
+  VNIC_ACTION_ENCAPSULATE = 18,
+  VNIC_ACTION_HEADER = 19,      /* Follows it: bytes has 16 of the header, the last one the rest. */
+  VNIC_ACTION_DECAPSULATE = 20, /* value: bytes that are taken away; 0: VXLAN's outer headers. */
 };
 
 struct vnic_action {
   __u16 kind;
   __u16 port;
   __u32 value;
-  __u8 bytes[16]; /* Of an address, in network byte order. */
+  __u8 bytes[16]; /* Of an address or a header, in network byte order. */
 };
 
 enum vnic_domain {
