@@ -2,6 +2,7 @@
 """`verbatim nic ovs up` on a host and on a DPU: the same checks pass in both. Where root runs this, the DPU's host belongs
 to another user. Takes the build's folder."""
 
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 SKIPPED = 77
@@ -64,6 +66,10 @@ class SetUp:
     def offloaded(self):
         return self.switch("ovs-appctl", "dpctl/dump-flows", "-m", "type=offloaded").count("offloaded:yes, dp:dpdk")
 
+    def offloaded_bytes(self):
+        ports = json.loads(self.switch("verbatim", "nic", "stats", "--name", "ovs", "--json"))["ports"]
+        return sum(port["offloaded_bytes"] for port in ports)
+
     def packets_of(self, flow):
         told = self.switch("ovs-ofctl", "dump-flows", "br0", flow)
         return sum(int(packets) for packets in re.findall(r"n_packets=(\d+)", told))
@@ -118,6 +124,22 @@ def flows_outlive_a_stop(setup):
     until(lambda: setup.lost(1, "10.9.0.100", 3, 0.1) == 0, "new flows do not recover")
 
 
+def rdma_nodes_use_functions(setup):
+    """RoCE v2 between two nodes, each in a machine of its own: no new code, and the card forwards it."""
+    def node(number):
+        return [setup.verbatim, "run", "--node", f"n{number}", "--address", f"10.9.0.{number + 1}", "--"]
+
+    bandwidth = ["ib_write_bw", "-x", "1", "-s", "65536", "-n", "500"]
+    server = threading.Thread(target=setup.machine, args=(1, *node(1), *bandwidth))
+    server.start()
+    until(lambda: ":18515" in setup.machine(1, "ss", "-lnt"), "the server does not listen")
+    before = setup.offloaded_bytes()
+    told = setup.machine(0, *node(0), *bandwidth, "10.9.0.2")
+    server.join()
+    expect(re.search(r"^ *65536 +500 ", told, re.MULTILINE), told)
+    until(lambda: setup.offloaded_bytes() - before > 500 * 65536 / 2, "software has forwarded it")
+
+
 def idle_flows_end(setup):
     setup.switch("ovs-vsctl", "set", "Open_vSwitch", ".", "other_config:max-idle=500")
     until(lambda: "ipv4" not in setup.switch("verbatim", "nic", "flows", "--name", "ovs"), "rules stay in the card")
@@ -151,8 +173,8 @@ def host_has_functions_only(setup):
     expect((owner == os.getuid()) == (os.getuid() != 0), f"the host's user is {owner}")
 
 
-SAME = [ports_are_offloaded, counters_are_exact, software_sees_almost_nothing, flows_outlive_a_stop, idle_flows_end,
-        mac_and_link_are_the_switchs]
+SAME = [ports_are_offloaded, counters_are_exact, software_sees_almost_nothing, flows_outlive_a_stop,
+        rdma_nodes_use_functions, idle_flows_end, mac_and_link_are_the_switchs]
 OF_A_DPU = [host_has_functions_only]
 
 
