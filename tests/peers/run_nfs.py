@@ -1,51 +1,22 @@
 #!/usr/bin/env python3
 """`verbatim nfs` with Linux's NFS over RDMA, which runs in a guest under QEMU. The guest mounts a server of this machine
-through `verbatim nfs serve`: versions 4.0 to 4.2, and files that are compared, verified, and many. Then this machine's
-programs reach the guest's server through `verbatim nfs client`."""
+through `verbatim nfs serve`: versions 4.0 to 4.2, and files that are compared, verified, and many."""
 
 import os
 import subprocess
 import sys
 
 import guest as peer
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
+
+import nfs_server
 from testbed import Failure, Testbed, option_parser, wait_until
 
 NODE, PORT, SERVER_PORT = "host", 20049, 12049
 PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 VERSIONS = ("4.2", "4.1", "4.0")
 MOUNT = f"mount.nfs {peer.OUR_ADDRESS}:/data /mnt -o rdma,port={PORT},vers={{}},sec=sys"
-CONFIGURATION = """
-NFS_CORE_PARAM {{ NFS_Port = {port}; Protocols = 4; Enable_NLM = false; Enable_RQUOTA = false; Bind_addr = 127.0.0.1;
-  mount_path_pseudo = true; Enable_UDP = false; }}
-NFSv4 {{ RecoveryBackend = fs; RecoveryRoot = {state}; Minor_Versions = 0,1,2; Allow_Numeric_Owners = true;
-  Only_Numeric_Owners = true; Graceless = true; }}
-EXPORT {{ Protocols = 4; Transports = TCP; Access_Type = RW; SecType = sys; Squash = None; Export_Id = 1; Path = {data};
-  Pseudo = /data; FSAL {{ Name = VFS; }} }}
-LOG {{ Default_Log_Level = EVENT; }}
-"""
-
-
-class Server:
-    """Debian's nfs-ganesha with a folder of the testbed's."""
-
-    def __init__(self, testbed):
-        self.data = os.path.join(testbed.folder, "data")
-        state = os.path.join(testbed.folder, "state")
-        os.makedirs(self.data)
-        os.makedirs(state)
-        file = os.path.join(testbed.folder, "ganesha.conf")
-        with open(file, "w", encoding="ascii") as configuration:
-            configuration.write(CONFIGURATION.format(port=SERVER_PORT, state=state, data=self.data))
-        self.log = os.path.join(testbed.folder, "ganesha.log")
-        self.process = subprocess.Popen(["ganesha.nfsd", "-F", "-f", file, "-L", self.log, "-p",
-                                         os.path.join(testbed.folder, "ganesha.pid")])
-        wait_until(lambda: f":{SERVER_PORT} " in subprocess.run(["ss", "-ltn"], capture_output=True, text=True,
-                                                                check=True).stdout, 60, "the NFS server to listen")
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(20)
-
 
 class Gateway:
     def __init__(self, testbed, protocol):
@@ -99,15 +70,17 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
     options = parser.parse_args()
+    if why := nfs_server.why_not():
+        peer.skip(why)
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)
     options.path = "wire"
     with Testbed(options) as testbed:
         gateway = Gateway(testbed, PROTOCOLS[options.stack])
-        server = Server(testbed)
+        server = nfs_server.NfsServer(testbed.folder, SERVER_PORT)
         with peer.Guest(testbed.folder, system, options.stack) as guest:
             print(f"client: NFS over {options.stack} of Linux {guest.version}", flush=True)
-            guest.run("echo /bin/modprobe >/proc/sys/kernel/modprobe; modprobe rpcrdma && modprobe nfsv4 && mkdir /mnt")
+            guest.run("echo /bin/modprobe >/proc/sys/kernel/modprobe; command -v mount.nfs && modprobe rpcrdma && modprobe nfsv4 && mkdir /mnt")
             gateway.serve()
             try:
                 for part in PARTS:

@@ -117,7 +117,7 @@ TESTS_MAY_ALSO_INCLUDE = ("sim",)
 # Headers of C libraries that upper-layer protocols call by their drivers alone: header -> folders below ulp/ that may include
 # it. Engines see values.
 C_HEADERS = {
-    "infiniband/": ("ulp/rdma", "ulp/backstore", "ulp/disk", "ulp/rsocket", "ulp/rpcrdma/gateway"),
+    "infiniband/": ("ulp/rdma", "ulp/backstore", "ulp/disk", "ulp/rsocket"),
     "rdma/": ("ulp/rdma", "ulp/disk", "ulp/rsocket"),
     "liburing.h": ("ulp/backstore",),
 }

@@ -17,7 +17,8 @@ readonly modules_on_demand=(nvme_rdma ext4 rpcrdma nfsv3 nfsv4 nfsd rds rds_rdma
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
   rping ucmatose udaddy rdma_client rdma_server rstream riostream udpong qperf rdma ip
-  nvme fio mkfs.ext4 mount.nfs exportfs rpc.mountd rpcbind sg_reset)
+  nvme fio mkfs.ext4)
+readonly programs_if_installed=(mount.nfs exportfs rpc.mountd rpcbind sg_reset) # ./setup.sh nfs
 
 say() { echo "guest: $*"; }
 die() {
@@ -86,6 +87,9 @@ build_root() {
   for name in $(busybox --list | grep -vx busybox); do ln -s busybox "root/bin/$name"; done
   copy_modules
   for name in "${programs[@]}"; do copy_program "$name"; done
+  for name in "${programs_if_installed[@]}"; do
+    if PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null; then copy_program "$name"; fi
+  done
   cp -L "$libraries/libgcc_s.so.1" "root$libraries/" # pthread_exit loads it.
   for name in rxe siw; do
     echo "driver $name" >"root/etc/libibverbs.d/$name.driver"

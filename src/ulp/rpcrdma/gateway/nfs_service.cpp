@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <infiniband/verbs.h>
 #include <nlohmann/json.hpp>
 
 #include "service/daemon.h"

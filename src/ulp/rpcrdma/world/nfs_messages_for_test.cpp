@@ -1,4 +1,4 @@
-#include "ulp/rpcrdma/nfs_messages_for_test.h"
+#include "ulp/rpcrdma/world/nfs_messages_for_test.h"
 
 #include "base/bytes.h"
 #include "ulp/rpcrdma/wire/rpc.h"

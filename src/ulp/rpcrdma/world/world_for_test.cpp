@@ -1,4 +1,4 @@
-#include "ulp/rpcrdma/world_for_test.h"
+#include "ulp/rpcrdma/world/world_for_test.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/overloaded.h"
-#include "ulp/rpcrdma/nfs_messages_for_test.h"
+#include "ulp/rpcrdma/world/nfs_messages_for_test.h"
 
 namespace verbatim::ulp::rpcrdma {
 namespace {

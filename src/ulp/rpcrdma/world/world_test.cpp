@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ulp/rpcrdma/world_for_test.h"
+#include "ulp/rpcrdma/world/world_for_test.h"
 
 namespace verbatim::ulp::rpcrdma {
 namespace {
