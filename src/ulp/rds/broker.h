@@ -113,6 +113,7 @@ class Broker {
   };
   Peer* find(LinkId link);
   Result<Peer*> peer_of(const Pair& pair);
+  bool forget_one();
   Result<SocketAddress> destination(const Socket& socket, const SocketAddress& to) const;
   void mark(Peer& peer);
   void begin(Peer& peer, TimeNs now);

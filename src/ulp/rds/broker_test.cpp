@@ -198,6 +198,21 @@ TEST(RdsBroker, MessagesOfAClosedSocketAreGivenUpIfNobodyIsThere) {
   EXPECT_EQ(world.pool(0).free(), 4096u);
 }
 
+TEST(RdsBroker, PeersAreBoundedAndThoseWhoAreGoneMakeRoom) {
+  World world({.peers_max = 2});
+  auto& here = world.open(0, 4000);
+  world.set_apart(true);
+  for (const std::size_t there : {1, 2})
+    ASSERT_TRUE(world.send(here, World::address(there, 1), {}));
+  EXPECT_EQ(world.send(here, World::address(3, 1), {}).error().code, ENOBUFS);
+  world.broker(0).close(here.socket);
+  world.run(5'000'000);
+  auto& again = world.open(0, 4000);
+  ASSERT_TRUE(world.send(again, World::address(3, 1), {}));
+  ASSERT_TRUE(world.send(again, World::address(4, 1), {}));
+  EXPECT_EQ(world.broker(0).peers().size(), 2u);
+}
+
 struct Hostile {
   const char* name;
   Header header;
