@@ -166,6 +166,22 @@ TEST(RdsBroker, ASenderIsPausedAtItsLimit) {
   EXPECT_EQ(there.read.size(), 2u);
 }
 
+TEST(RdsBroker, WhatIsCancelledBeforeItIsSentNeverComes) {
+  World world({});
+  auto& here = world.open(0, 4000);
+  auto& first = world.open(1, 4001);
+  auto& second = world.open(1, 4002);
+  world.set_apart(true);
+  ASSERT_TRUE(world.send(here, first.own, text("cancelled")));
+  ASSERT_TRUE(world.send(here, second.own, text("stays")));
+  world.broker(0).cancel(here.socket, first.own);
+  EXPECT_EQ(world.broker(0).find(here.socket)->send_bytes, 5u);
+  world.set_apart(false);
+  world.run(500'000);
+  EXPECT_TRUE(first.read.empty());
+  EXPECT_EQ(second.read.size(), 1u);
+}
+
 TEST(RdsBroker, WhatAPeerSendsBeyondItsShareComesLater) {
   World world({.fragments = 8192});
   auto& here = world.open(0, 4000);
