@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 AF_RDS, SOL_RDS = 21, 276
-RECVERR, MONITOR, TRANSPORT = 5, 6, 8
+CANCEL, RECVERR, MONITOR, TRANSPORT = 1, 5, 6, 8
 INFO_SOCKETS, INFO_COUNTERS = 10006, 10000
 CHILD = """
 import os, socket, sys
@@ -68,6 +68,7 @@ def check_options(own):
     assert one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 600000
     assert one.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == AF_RDS
     assert refused(one.setsockopt, SOL_RDS, 99, 0) == errno.ENOPROTOOPT
+    one.setsockopt(SOL_RDS, CANCEL, struct.pack("=HH4s8x", socket.AF_INET, 5, socket.inet_aton(own)))
     assert len(one.getsockopt(SOL_RDS, INFO_SOCKETS, 1024)) % 28 == 0
     assert b"recv_ping" in one.getsockopt(SOL_RDS, INFO_COUNTERS, 1024)
 

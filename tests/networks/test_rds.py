@@ -72,8 +72,8 @@ def messages(testbed):
     echo = testbed.start_session("a", "echo", a, PORT)
     for count, size in ((100, 1024), (10, 0), (10, 4097), (10, 65536), (10, 1 << 20)):
         testbed.session("b", "ask", b, a, PORT, count, size).expect_success(SECONDS)
-    peers = testbed.shown("a")["peers"]
-    if [(one["peer"], one["state"]) for one in peers] != [(b, "up")]:
+    peers = [one for one in testbed.shown("a")["peers"] if one["peer"] == b]
+    if len(peers) != 1 or peers[0]["connected"] != 1:
         raise Failure(f"one queue pair serves all: {peers}")
     if b not in testbed.rds("show", "a"):
         raise Failure("the peer is not shown")
@@ -118,7 +118,7 @@ def killed_broker(testbed):
 
 
 def ends_with_its_programs(testbed):
-    testbed.rds("down", "b")
+    testbed.rds("down", "b", fails=None)  # It may have ended with its last program.
     echo = testbed.start_session("b", "echo", testbed.address("b"), PORT)
     process = testbed.shown("b")["process"]
     echo.kill()

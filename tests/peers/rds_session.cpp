@@ -69,8 +69,10 @@ sockaddr_in receive(int fd, std::vector<char>& bytes) {
   sockaddr_in from{};
   socklen_t length = sizeof from;
   bytes.resize(kBytesMax);
-  const ssize_t got =
-      recvfrom(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+  ssize_t got = 0;
+  do {  // A program that was stopped is interrupted.
+    got = recvfrom(fd, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+  } while (got < 0 && errno == EINTR);
   if (got < 0) fail("recvfrom");
   bytes.resize(static_cast<std::size_t>(got));
   return from;

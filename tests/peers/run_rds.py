@@ -90,20 +90,23 @@ def many_messages_come_in_order(guest, ours):
 
 
 def a_cut_loses_nothing(guest, ours):
-    """The guest's interface is down for a while, under load."""
+    """The network is down for a while, under load, until one side gives its queue pair up."""
     drain = guest.start(f"/host/rds_session drain {peer.ADDRESS} {PORT + 2} 4000")
     wait_until(lambda: "drains" in drain.output() or drain.status() is not None, 60, "the guest's program")
-    before = ours.peer()["connected"]
-    with ours.start("flood", peer.OUR_ADDRESS, peer.ADDRESS, PORT + 2, 4000, 3000) as flood:
-        wait_until(lambda: ours.peer()["sent"] > 100, 60, "the load")
-        guest.run("rdma resource show qp | grep -c RTS")
+    before = ours.peer()
+    flood = ours.start("flood", peer.OUR_ADDRESS, peer.ADDRESS, PORT + 2, 4000, 3000)
+    try:
+        wait_until(lambda: ours.peer()["sent"] > before["sent"] + 20, 60, "the load")
         subprocess.run(["ip", "link", "set", "tap0", "down"], check=True)
-        wait_until(lambda: ours.peer()["state"] != "up" or flood.poll() is not None, 120, "the cut to be noticed")
+        kernel_gives_up = guest.start("while rdma resource show qp | grep -q RTS; do usleep 100000; done")
+        wait_until(lambda: ours.peer()["state"] != "up" or kernel_gives_up.status() is not None, 120, "the cut to be noticed")
         subprocess.run(["ip", "link", "set", "tap0", "up"], check=True)
         if flood.wait(SECONDS) != 0:
             raise Failure("the load has failed")
-    drain.expect_success(SECONDS)
-    print(f"  connected {ours.peer()['connected'] - before} times more", flush=True)
+        drain.expect_success(SECONDS)
+    finally:
+        flood.kill()
+    print(f"  connected {ours.peer()['connected'] - before['connected']} times more", flush=True)
 
 
 def a_killed_broker_is_found_again(guest, ours):

@@ -55,7 +55,8 @@ Result<UniqueFd> open_socket(const SocketAddress& peer, const std::string& from)
     if (!own) return std::unexpected(own.error());
     answer.address = to_local(*own);
   } else if (local::ask(fd.get(), question, nullptr, answer) < 0) {
-    return refuse_errno(fmt::format("no address of this node for {}", peer.ip_text()));
+    return refuse_errno(fmt::format(
+        "which address of this node speaks with {}? Name it with --from", peer.ip_text()));
   }
   question = {.ask = local::Ask::bind, .address = answer.address};
   if (local::ask(fd.get(), question, nullptr, answer) < 0)

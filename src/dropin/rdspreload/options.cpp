@@ -19,7 +19,7 @@ namespace {
 namespace local = ulp::rds::local;
 
 constexpr int kFirstList = 10'000, kLastList = 10'017;  // RDS_INFO_*
-constexpr int kCongestionMonitor = 6;
+constexpr int kCancelSentTo = 1, kCongestionMonitor = 6;
 constexpr unsigned long kSetTos = SIOCPROTOPRIVATE, kGetTos = SIOCPROTOPRIVATE + 1;
 
 int fail(int error) {
@@ -30,6 +30,16 @@ int fail(int error) {
 int set(int fd, std::int32_t option, std::uint64_t value) {
   const local::Head question{.ask = local::Ask::set_option, .option = option, .value = value};
   local::Answer answer;
+  return local::ask(fd, question, nullptr, answer) < 0 ? -1 : 0;
+}
+
+/// RDS_CANCEL_SENT_TO; without an address: to all.
+int cancel(int fd, const void* value, socklen_t length) {
+  local::Head question{.ask = local::Ask::set_option, .option = kCancelSentTo};
+  local::Answer answer;
+  if (length != 0 &&
+      !local::to_address(static_cast<const sockaddr*>(value), length, question.address))
+    return -1;
   return local::ask(fd, question, nullptr, answer) < 0 ? -1 : 0;
 }
 
@@ -104,6 +114,7 @@ EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_
   if (!is_rds(fd)) return plain(fd, level, option, value, length);
   if (level == SOL_SOCKET) return set_socket_option(fd, option, value, length);
   if (level != local::kLevel) return fail(ENOPROTOOPT);
+  if (option == kCancelSentTo) return cancel(fd, value, length);
   std::uint64_t wide = 0;
   int number = 0;
   const bool is_wide = option == kCongestionMonitor;

@@ -128,6 +128,14 @@ void Broker::send_here(SocketId id, const SocketAddress& from, const SocketAddre
   hand_over(there, *find(there), nullptr, {.from = from, .bytes = bytes, .pieces = pieces});
 }
 
+void Broker::cancel(SocketId id, const SocketAddress& to) {
+  for (auto& [pair, peer] : peers_) {
+    if (!to.empty() && !same_ip(pair.peer, to)) continue;
+    peer->connection.cancel(id, to.empty() ? std::uint16_t{0} : to.port());
+    release(*peer);
+  }
+}
+
 bool Broker::is_congested(const Socket& socket, const SocketAddress& to) const {
   if (const auto own = maps_.find(without_port(to)); own != maps_.end())
     return own->second.is_set(to.port());

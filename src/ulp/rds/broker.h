@@ -75,6 +75,8 @@ class Broker {
   /// `waiter` 0 is refused (ENOBUFS, EAGAIN), any other is told later by `Outside::let_send`
   /// (EINPROGRESS).
   Result<void> may_send(SocketId socket, const SocketAddress& to, std::uint64_t waiter);
+  /// RDS_CANCEL_SENT_TO: drops messages to `to` (empty: all) of which nothing is sent.
+  void cancel(SocketId socket, const SocketAddress& to);
   /// The program's socket has room again.
   void on_room(SocketId socket);
 
@@ -113,6 +115,7 @@ class Broker {
   };
   Peer* find(LinkId link);
   Result<Peer*> peer_of(const Pair& pair);
+  bool forget_one();
   Result<SocketAddress> destination(const Socket& socket, const SocketAddress& to) const;
   void mark(Peer& peer);
   void begin(Peer& peer, TimeNs now);

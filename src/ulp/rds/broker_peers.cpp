@@ -37,10 +37,22 @@ Peer* Broker::find(LinkId link) {
 Result<Peer*> Broker::peer_of(const Pair& pair) {
   const auto found = peers_.find(pair);
   if (found != peers_.end()) return found->second.get();
-  if (peers_.size() >= options_.peers_max)
+  if (peers_.size() >= options_.peers_max && !forget_one())
     return refuse(ENOBUFS, fmt::format("{} peers are the most", options_.peers_max));
   auto peer = std::make_unique<Peer>(pair, pool_, options_.first_sequence);
   return peers_.emplace(pair, std::move(peer)).first->second.get();
+}
+
+/// A peer that is not there, and with whom nothing is left to do.
+bool Broker::forget_one() {
+  const auto found = std::ranges::find_if(peers_, [](const auto& one) {
+    const Peer& peer = *one.second;
+    return peer.state == State::down && peer.connection.waiting() == 0 && peer.held_bytes == 0;
+  });
+  if (found == peers_.end()) return false;
+  std::erase(dirty_, found->second.get());
+  peers_.erase(found);
+  return true;
 }
 
 void Broker::mark(Peer& peer) {

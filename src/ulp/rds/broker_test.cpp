@@ -166,6 +166,22 @@ TEST(RdsBroker, ASenderIsPausedAtItsLimit) {
   EXPECT_EQ(there.read.size(), 2u);
 }
 
+TEST(RdsBroker, WhatIsCancelledBeforeItIsSentNeverComes) {
+  World world({});
+  auto& here = world.open(0, 4000);
+  auto& first = world.open(1, 4001);
+  auto& second = world.open(1, 4002);
+  world.set_apart(true);
+  ASSERT_TRUE(world.send(here, first.own, text("cancelled")));
+  ASSERT_TRUE(world.send(here, second.own, text("stays")));
+  world.broker(0).cancel(here.socket, first.own);
+  EXPECT_EQ(world.broker(0).find(here.socket)->send_bytes, 5u);
+  world.set_apart(false);
+  world.run(500'000);
+  EXPECT_TRUE(first.read.empty());
+  EXPECT_EQ(second.read.size(), 1u);
+}
+
 TEST(RdsBroker, WhatAPeerSendsBeyondItsShareComesLater) {
   World world({.fragments = 8192});
   auto& here = world.open(0, 4000);
@@ -196,6 +212,21 @@ TEST(RdsBroker, MessagesOfAClosedSocketAreGivenUpIfNobodyIsThere) {
   EXPECT_TRUE(world.broker(0).is_idle());
   EXPECT_EQ(world.broker(0).counters().given_up, 1u);
   EXPECT_EQ(world.pool(0).free(), 4096u);
+}
+
+TEST(RdsBroker, PeersAreBoundedAndThoseWhoAreGoneMakeRoom) {
+  World world({.peers_max = 2});
+  auto& here = world.open(0, 4000);
+  world.set_apart(true);
+  for (const std::size_t there : {1, 2})
+    ASSERT_TRUE(world.send(here, World::address(there, 1), {}));
+  EXPECT_EQ(world.send(here, World::address(3, 1), {}).error().code, ENOBUFS);
+  world.broker(0).close(here.socket);
+  world.run(5'000'000);
+  auto& again = world.open(0, 4000);
+  ASSERT_TRUE(world.send(again, World::address(3, 1), {}));
+  ASSERT_TRUE(world.send(again, World::address(4, 1), {}));
+  EXPECT_EQ(world.broker(0).peers().size(), 2u);
 }
 
 struct Hostile {

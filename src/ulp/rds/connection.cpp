@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace verbatim::ulp::rds {
@@ -170,6 +171,17 @@ void Connection::fill(WorkList& work, const CongestionMap& own) {
   }
   if (posted_ != before)
     std::get<Send>(work[work.size() - 1]).done = Tag{static_cast<std::uint32_t>(posted_)};
+}
+
+/// Peers take sequences with gaps.
+void Connection::cancel(SocketId socket, std::uint16_t port) {
+  const auto first = queue_.begin() + static_cast<std::ptrdiff_t>(next_ + (fragment_ > 0 ? 1 : 0));
+  const auto kept = std::stable_partition(first, queue_.end(), [&](const Outgoing& one) {
+    const bool is_meant = port == 0 || one.destination_port == port;
+    return one.socket != socket || !is_meant || one.was_sent;
+  });
+  std::move(kept, queue_.end(), std::back_inserter(released_));
+  queue_.erase(kept, queue_.end());
 }
 
 void Connection::disown(SocketId socket) {

@@ -59,6 +59,8 @@ class Connection {
   const std::deque<Outgoing>& queue() const { return queue_; }
   bool was_sent(std::size_t index) const { return index < next_; }
 
+  /// Drops the socket's messages to this port (0: to any) of which nothing is sent.
+  void cancel(SocketId socket, std::uint16_t port);
   /// The socket is closed: nobody waits for its messages any more.
   void disown(SocketId socket);
   bool has_owner() const;

@@ -40,9 +40,11 @@ World::World(const Options& options) : options_(options), random_(options.seed) 
 World::~World() = default;
 
 void World::make_broker(Node& node) {
-  node.broker = std::make_unique<Broker>(
-      node, node.pool,
-      Broker::Options{.seed = random_(), .first_sequence = (++node.restarts << 32) + 1});
+  node.broker =
+      std::make_unique<Broker>(node, node.pool,
+                               Broker::Options{.seed = random_(),
+                                               .first_sequence = (++node.restarts << 32) + 1,
+                                               .peers_max = options_.peers_max});
 }
 
 World::Program& World::open(std::size_t node, std::uint16_t port) {

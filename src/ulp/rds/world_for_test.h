@@ -43,6 +43,7 @@ class World {
     std::size_t nodes = 2;
     double cut = 0;  // Probability in each step, of each queue pair.
     std::size_t fragments = 4096;
+    std::size_t peers_max = 256;
   };
   explicit World(const Options& options);
   ~World();

@@ -22,6 +22,8 @@ constexpr QueueSizes kSizes{.sends = 256,
                             .send_slices = 2,
                             .inline_bytes = 64};
 constexpr std::size_t kKnownAddressesMax = 4096;
+/// For both sides. Few: another queue pair loses nothing, and 7 is for ever in rdma_rxe.
+constexpr std::uint8_t kRetries = 3;
 
 LinkId link_of(rdma::ConnectionId connection) { return LinkId{raw(connection)}; }
 rdma::ConnectionId connection_of(LinkId link) { return rdma::ConnectionId{raw(link)}; }
@@ -100,6 +102,7 @@ Result<LinkId> Node::connect(const Pair& pair, const PrivateData& data) {
   const auto connection = driver_->connect(rdma::IpService{pair.peer.with_port(port)},
                                            {.source = pair.own,
                                             .reads = {.initiator = 16, .responder = 16},
+                                            .retry_count = kRetries,
                                             .sizes = kSizes,
                                             .private_data = data});
   if (!connection) return std::unexpected(connection.error());

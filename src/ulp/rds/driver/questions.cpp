@@ -18,6 +18,7 @@ using local::Ask;
 using local::Head;
 
 /// SOL_RDS's own.
+constexpr std::int32_t kCancelSentTo = 1;
 constexpr std::int32_t kReceiveErrors = 5, kCongestionMonitor = 6, kTransport = 8;
 constexpr std::uint64_t kOverInfiniband = 0;
 
@@ -140,6 +141,9 @@ Result<Answer> Programs::set_option(Program& program, const Head& head) {
     case local::kTypeOfService:
       // Sequences are of a connection: messages that wait keep theirs.
       socket.tos = static_cast<std::uint8_t>(head.value);
+      return Answer{};
+    case kCancelSentTo:
+      broker_->cancel(program.socket, from_local(head.address));
       return Answer{};
     case kReceiveErrors:
       return Answer{};
