@@ -23,7 +23,7 @@ namespace verbatim::ulp::iscsi {
 ///              Data-In               data that is asked for     response
 ///     TCP      Data-In PDUs          R2T, Data-Out PDUs         PDU         tcp_connection.h
 ///     iSER     RDMA WRITE            RDMA READ                  SEND        ulp/iser
-class Connection : public storage::Session {
+class Connection : public storage::Session, public SessionConnection {
  public:
   struct Setup {
     Sessions* sessions = nullptr;
@@ -48,17 +48,11 @@ class Connection : public storage::Session {
   void on_end(TimeNs now, storage::Output& out) override;
   bool is_idle() const override;
 
-  /// The session ends at the next look at its deadline. `words`: why.
-  void end(std::string words) { end_words_ = std::move(words); }
+  void end(std::string words) override { end_words_ = std::move(words); }
   const Parameters& parameters() const { return parameters_; }
-  const SocketAddress& peer() const { return setup_.peer; }
-  bool is_iser() const { return setup_.is_iser; }
-  std::uint16_t connection_id() const { return connection_id_; }
-  /// What the initiator may send, and what was sent last.
-  struct Numbers {
-    std::uint32_t exp_cmd_sn = 0, max_cmd_sn = 0, stat_sn = 0;
-  };
-  Numbers numbers() const { return {exp_cmd_sn_, max_cmd_sn_, stat_sn_}; }
+  ConnectionFacts facts() const override {
+    return {setup_.peer, setup_.is_iser, connection_id_, exp_cmd_sn_, max_cmd_sn_, stat_sn_};
+  }
   /// Null: no login is complete, or it is a discovery session.
   const Sessions::Session* session() const { return session_; }
 

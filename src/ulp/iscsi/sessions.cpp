@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
-#include "ulp/iscsi/connection.h"
 
 namespace verbatim::ulp::iscsi {
 
@@ -66,7 +65,7 @@ std::shared_ptr<Target> Sessions::find(std::string_view name, const SocketAddres
 }
 
 Sessions::Session* Sessions::begin(std::string initiator, std::uint64_t isid,
-                                   std::shared_ptr<Target> target, Connection& connection) {
+                                   std::shared_ptr<Target> target, SessionConnection& connection) {
   const auto place = std::ranges::find_if(sessions_, [](const auto& one) { return !one; });
   if (place == sessions_.end()) return nullptr;
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};

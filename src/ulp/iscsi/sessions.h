@@ -11,7 +11,24 @@
 
 namespace verbatim::ulp::iscsi {
 
-class Connection;
+/// What of a session's connection is told.
+struct ConnectionFacts {
+  SocketAddress peer;
+  bool is_iser = false;
+  std::uint16_t id = 0;
+  std::uint32_t exp_cmd_sn = 0, max_cmd_sn = 0, stat_sn = 0;
+};
+
+/// The connection of a session, for those who know the session.
+class SessionConnection {
+ public:
+  /// It ends at the next look at its deadline. `words`: why.
+  virtual void end(std::string words) = 0;
+  virtual ConnectionFacts facts() const = 0;
+
+ protected:
+  ~SessionConnection() = default;
+};
 
 /// What all connections of a process share: targets, sessions, and memory, all of it bounded.
 class Sessions final : public TargetList {
@@ -48,7 +65,7 @@ class Sessions final : public TargetList {
     std::string initiator;
     std::uint64_t isid = 0;
     std::shared_ptr<Target> target;  // Shared: it may be removed before its sessions have ended.
-    Connection* connection = nullptr;
+    SessionConnection* connection = nullptr;
     scsi::NexusId nexus{};
     LunMap units;
     std::string alias{};  // As the initiator calls itself.
@@ -56,7 +73,7 @@ class Sessions final : public TargetList {
   };
   /// Null: there are as many as may be.
   Session* begin(std::string initiator, std::uint64_t isid, std::shared_ptr<Target> target,
-                 Connection& connection);
+                 SessionConnection& connection);
   void end(const Session& session);
   /// Of the same initiator port: it is reinstated (RFC 7143, section 6.3.5).
   const Session* find_same(const std::string& initiator, std::uint64_t isid,

@@ -1,5 +1,6 @@
 #include "ulp/iscsi/target.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -16,6 +17,21 @@ Result<void> check_name(const std::string& name) {
 }
 
 }  // namespace
+
+Result<void> LunMap::add(std::uint32_t number, scsi::LogicalUnit& unit) {
+  const scsi::Lun lun = scsi::Lun{number} << 48;  // Peripheral device addressing (SAM-5, 4.7.7.2).
+  if (number >= kUnitsMax)
+    return refuse(EINVAL, fmt::format("unit {}: numbers are below {}", number, kUnitsMax));
+  if (find(lun) != nullptr) return refuse(EEXIST, fmt::format("there is a unit {}", number));
+  luns_.push_back(lun);
+  units_.push_back(&unit);
+  return {};
+}
+
+scsi::LogicalUnit* LunMap::find(scsi::Lun lun) {
+  const auto at = std::ranges::find(luns_, lun);
+  return at == luns_.end() ? nullptr : units_[static_cast<std::size_t>(at - luns_.begin())];
+}
 
 Result<Target> Target::create(const std::string& name, std::uint16_t tag) {
   if (auto checked = check_name(name); !checked) return std::unexpected(checked.error());

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "ulp/iscsi/connection.h"
 #include "ulp/target/disks.h"
 #include "ulp/target_tree/parsers.h"
 
@@ -33,8 +32,7 @@ iscsi::Authentication authentication_of(const Node& credentials, bool is_demande
 
 /// As LIO writes it: rtslib reads it word by word.
 std::string info_of(const iscsi::Sessions::Session& session) {
-  const iscsi::Connection& connection = *session.connection;
-  const auto numbers = connection.numbers();
+  const iscsi::ConnectionFacts facts = session.connection->facts();
   std::string isid;
   for (int shift = 40; shift >= 0; shift -= 8)
     isid += fmt::format("{:02x} ", session.isid >> shift & 0xff);
@@ -49,9 +47,8 @@ std::string info_of(const iscsi::Sessions::Session& session) {
       "CID: {}  Connection State: TARG_CONN_STATE_LOGGED_IN\n"
       "   Address {} {}  StatSN: {:#010x}\n",
       session.initiator, session.alias, session.tsih(), isid, session.tsih(),
-      numbers.max_cmd_sn - numbers.exp_cmd_sn + 1, 64, numbers.exp_cmd_sn, numbers.max_cmd_sn, 0, 0,
-      connection.connection_id(), connection.peer().ip_text(),
-      connection.is_iser() ? "SCTP" : "TCP", numbers.stat_sn);
+      facts.max_cmd_sn - facts.exp_cmd_sn + 1, 64, facts.exp_cmd_sn, facts.max_cmd_sn, 0, 0,
+      facts.id, facts.peer.ip_text(), facts.is_iser ? "SCTP" : "TCP", facts.stat_sn);
 }
 
 }  // namespace
