@@ -35,7 +35,7 @@ _verbatim() {
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
-         elif [[ $command == fabric || $command == cluster || $command == target || $command == nfs || $command == disk || $command == nic || $command == ipoib || $command == rds ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
+         elif [[ $command == fabric || $command == cluster || $command == target || $command == nfs || $command == disk || $command == nic || $command == ipoib || $command == lnet || $command == rds ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -54,11 +54,11 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric cluster ipoib rds target nfs disk nic capture fault doctor $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric cluster ipoib lnet rds target nfs disk nic capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --rds --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
@@ -93,6 +93,11 @@ _verbatim() {
     "rds up" | "rds down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "rds show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "rds ping") _verbatim_reply "--count --interval --from --fabric --host $node_options $common" "$current" ;;
+    lnet) _verbatim_reply "up down show ping test $common" "$current" ;;
+    "lnet up") _verbatim_reply "--net --route --fabric --host $node_options $common" "$current" ;;
+    "lnet down" | "lnet ping") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "lnet show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    "lnet test") _verbatim_reply "--read --write --bytes --requests --concurrency --check --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
     "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;

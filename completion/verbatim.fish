@@ -77,6 +77,17 @@ function __verbatim_is_in_rds
     test (count $words) -ge 3; and test $words[2] = rds; and contains -- $words[3] $argv
 end
 
+function __verbatim_is_before_lnet_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = lnet
+end
+
+# Whether the command of `lnet` is one of these.
+function __verbatim_is_in_lnet
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = lnet; and contains -- $words[3] $argv
+end
+
 function __verbatim_is_before_target_command
     set -l words (commandline -opc)
     test (count $words) -eq 2; and test $words[2] = target
@@ -135,6 +146,7 @@ complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, p
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a ipoib -d 'Interfaces of IP over InfiniBand'
+complete -c verbatim -n __verbatim_is_before_command -a lnet -d "Lustre's network"
 complete -c verbatim -n __verbatim_is_before_command -a rds -d 'Reliable Datagram Sockets'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
 complete -c verbatim -n __verbatim_is_before_command -a nfs -d 'Serve and reach files by NFS over RDMA'
@@ -144,7 +156,7 @@ complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_rds up down show ping'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -163,8 +175,8 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
 complete -c verbatim -n '__verbatim_is_in run' -l rds -d 'It has AF_RDS sockets'
 complete -c verbatim -n __verbatim_is_before_rds_command -a up -d 'Keep a broker'
 complete -c verbatim -n __verbatim_is_before_rds_command -a down -d 'End the broker'
@@ -174,6 +186,20 @@ complete -c verbatim -n '__verbatim_is_in_rds show' -l json -d 'Print JSON'
 complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s c -l count -d 'So many'
 complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s i -l interval -d 'Seconds between two'
 complete -c verbatim -n '__verbatim_is_in_rds ping' -x -l from -d 'An address of the node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a up -d 'Start a node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a down -d 'End a node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a show -d 'Show peers and counters'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a ping -d 'Ask another node who it is'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a test -d 'Test the way to another node'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l net -a o2ib -d 'A network it is at'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l route -d 'Which node leads to a network'
+complete -c verbatim -n '__verbatim_is_in_lnet show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -l read -d 'It sends bulks'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -l write -d 'It fetches bulks'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l bytes -a '4096 65536 1048576' -d 'Of a bulk'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l requests -d 'How many'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l concurrency -d 'At once'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l check -a 'full simple none' -d 'Bytes that are compared'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
