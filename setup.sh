@@ -33,7 +33,7 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | compat | peers | nfs | lint | nic | package) groups+=("$argument") ;;
+    test | compat | peers | nfs | lint | nic | package | targets) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
