@@ -144,8 +144,7 @@ static int translate_transport(const struct flow_cls_offload* flow, struct vnic_
   return 0;
 }
 
-static int translate_rest(const struct nic_port* port, const struct flow_cls_offload* flow,
-                          struct vnic_rule* rule) {
+static int translate_rest(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
   if (has(flow, FLOW_DISSECTOR_KEY_ETH_ADDRS)) {
     struct flow_match_eth_addrs match;
 
@@ -160,20 +159,29 @@ static int translate_rest(const struct nic_port* port, const struct flow_cls_off
     TAKE(rule, traffic_class, match, tos);
     TAKE(rule, hop_limit, match, ttl);
   }
-  if (has(flow, FLOW_DISSECTOR_KEY_META)) {
-    struct flow_match_meta match;
-
-    flow_rule_match_meta(flow->rule, &match);
-    if (match.mask->ingress_ifindex &&
-        (match.key->ingress_ifindex & match.mask->ingress_ifindex) != port->netdev->ifindex) {
-      return REFUSE(flow, "another port's frames");
-    }
-  }
   return 0;
 }
 
+/* A block that ports share gives each of them the rules for one of them. */
+static int translate_port(const struct nic_port* port, const struct flow_cls_offload* flow,
+                          bool* is_elsewhere) {
+  struct flow_match_meta match;
+  int wanted;
+  u32 i;
+
+  if (!has(flow, FLOW_DISSECTOR_KEY_META)) return 0;
+  flow_rule_match_meta(flow->rule, &match);
+  if (match.mask->ingress_ifindex == 0) return 0;
+  wanted = match.key->ingress_ifindex & match.mask->ingress_ifindex;
+  *is_elsewhere = wanted != port->netdev->ifindex;
+  for (i = 0; i < port->card->attach.welcome.ports; ++i) {
+    if (port->card->ports[i]->netdev->ifindex == wanted) return 0;
+  }
+  return REFUSE(flow, "frames of an interface that is not its own");
+}
+
 int nic_translate_match(const struct nic_port* port, const struct flow_cls_offload* flow,
-                        struct vnic_rule* rule) {
+                        struct vnic_rule* rule, bool* is_elsewhere) {
   u8 *key = (u8*)&rule->key, *mask = (u8*)&rule->mask;
   size_t i;
   int error;
@@ -183,7 +191,8 @@ int nic_translate_match(const struct nic_port* port, const struct flow_cls_offlo
   if (!error) error = translate_vlan(flow, rule);
   if (!error) error = translate_addresses(flow, rule);
   if (!error) error = translate_transport(flow, rule);
-  if (!error) error = translate_rest(port, flow, rule);
+  if (!error) error = translate_rest(flow, rule);
+  if (!error) error = translate_port(port, flow, is_elsewhere);
   for (i = 0; i < sizeof rule->key; ++i) key[i] &= mask[i];
   return error;
 }

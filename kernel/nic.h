@@ -37,8 +37,9 @@ struct nic_rule {
   struct hlist_node node; /* By cookie and port. */
   struct list_head dying;
   unsigned long cookie;
-  u16 groups[2];              /* Of the card: its own, and to which it goes; 0: none. */
-  bool is_inserted;           /* The card has it. */
+  u16 groups[2];     /* Of the card: its own, and to which it goes; 0: none. */
+  bool is_inserted;  /* The card has it. */
+  bool is_elsewhere; /* It is for another port of a shared block: the card does not need it here. */
   struct vnic_counter told;   /* What tc has been told. */
   struct vnic_counter before; /* What earlier cards have counted. */
   u64 last_used;
@@ -94,7 +95,7 @@ bool nic_rules_replay(struct nic_card* card); /* Returns whether all is done. */
 
 /* match.c, actions.c: a rule of tc in the card's words. */
 int nic_translate_match(const struct nic_port* port, const struct flow_cls_offload* flow,
-                        struct vnic_rule* rule);
+                        struct vnic_rule* rule, bool* is_elsewhere);
 /* `group`: the card's for the chain to which the rule goes, if it does. */
 int nic_translate_actions(struct nic_card* card, const struct flow_cls_offload* flow, u16 group,
                           struct vnic_rule* rule);

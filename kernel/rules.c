@@ -117,7 +117,7 @@ static int add(struct nic_port* port, const struct flow_cls_offload* flow, struc
   int error = take_places(card, flow, rule);
 
   if (!error) error = nic_translate_actions(card, flow, rule->groups[1], &rule->command.rule);
-  if (!error) error = insert(card, rule);
+  if (!error && !rule->is_elsewhere) error = insert(card, rule);
   if (!error) {
     hash_add(card->rules, &rule->node, rule->cookie ^ port->index);
     return 0;
@@ -138,7 +138,7 @@ static int replace(struct nic_port* port, const struct flow_cls_offload* flow) {
   rule->command.rule.id = NO_ID;
   rule->command.rule.port = port->index;
   rule->command.rule.priority = flow->common.prio;
-  error = nic_translate_match(port, flow, &rule->command.rule);
+  error = nic_translate_match(port, flow, &rule->command.rule, &rule->is_elsewhere);
   if (error) {
     kfree(rule);
     return error;
@@ -242,7 +242,7 @@ bool nic_rules_replay(struct nic_card* card) {
   hash_for_each(card->rules, bucket, rule, node) {
     int error;
 
-    if (rule->is_inserted || !READ_ONCE(card->is_attached)) continue;
+    if (rule->is_inserted || rule->is_elsewhere || !READ_ONCE(card->is_attached)) continue;
     error = insert(card, rule);
     if (is_silent(error)) return false;
     if (error) dev_warn(&card->device->dev, "a rule is lost: %d\n", error);
