@@ -44,8 +44,11 @@ class RdsTestbed(Testbed):
         return self.start(node, [f"{self.build}/bin/rds_session", *map(str, words)])
 
     def start_session(self, node, *words):
+        """Returns when its socket is bound: messages to a port where nobody is are lost."""
         program = self.session(node, *words)
-        wait_until(lambda: program.output() or program.ended(), SECONDS, f"{words[0]} to begin")
+        said = {"echo": "echoes", "drain": "drains"}[words[0]]
+        wait_until(lambda: said in program.output() or program.ended(),
+                   SECONDS, f"{words[0]} to begin")
         return program
 
 
