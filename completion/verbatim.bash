@@ -54,7 +54,7 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
@@ -94,7 +94,7 @@ _verbatim() {
     "rds show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "rds ping") _verbatim_reply "--count --interval --from --fabric --host $node_options $common" "$current" ;;
     lnet) _verbatim_reply "up down show ping test $common" "$current" ;;
-    "lnet up") _verbatim_reply "--net --route --fabric --host $node_options $common" "$current" ;;
+    "lnet up") _verbatim_reply "--net --route --port --fabric --host $node_options $common" "$current" ;;
     "lnet down" | "lnet ping") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "lnet show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "lnet test") _verbatim_reply "--read --write --bytes --requests --concurrency --check --fabric --host $node_options $common" "$current" ;;

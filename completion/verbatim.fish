@@ -193,6 +193,7 @@ complete -c verbatim -n __verbatim_is_before_lnet_command -a ping -d 'Ask anothe
 complete -c verbatim -n __verbatim_is_before_lnet_command -a test -d 'Test the way to another node'
 complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l net -a o2ib -d 'A network it is at'
 complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l route -d 'Which node leads to a network'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l port -a 987 -d 'Of all nodes'
 complete -c verbatim -n '__verbatim_is_in_lnet show' -l json -d 'Print JSON'
 complete -c verbatim -n '__verbatim_is_in_lnet test' -l read -d 'It sends bulks'
 complete -c verbatim -n '__verbatim_is_in_lnet test' -l write -d 'It fetches bulks'

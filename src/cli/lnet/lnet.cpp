@@ -20,8 +20,8 @@ constexpr const char* kExamples =
     "of others, and with two networks it forwards between them. Its port is 987.\n"
     "\n"
     "Examples:\n"
-    "  verbatim lnet up --node a --address 127.0.0.1\n"
-    "  verbatim lnet up --node b --address 127.0.0.2\n"
+    "  verbatim lnet up --node a --address 127.0.0.1 --port 9987\n"
+    "  verbatim lnet up --node b --address 127.0.0.2 --port 9987\n"
     "  verbatim lnet ping --node a 127.0.0.2@o2ib\n"
     "  verbatim lnet test --node a --write 127.0.0.2@o2ib\n"
     "  verbatim lnet down --node a";
@@ -29,6 +29,7 @@ constexpr const char* kExamples =
 struct UpForm {
   ServiceChoice choice;
   std::vector<std::string> nets, routes;
+  std::string port;
 };
 
 struct PingForm {
@@ -49,6 +50,7 @@ int up(const UpForm& form) {
     words.insert(words.end(), {"--net", fmt::format("{}", fmt::join(form.nets, ","))});
   if (!form.routes.empty())
     words.insert(words.end(), {"--route", fmt::format("{}", fmt::join(form.routes, ","))});
+  if (!form.port.empty()) words.insert(words.end(), {"--port", form.port});
   return start_service(kKind, form.choice, words);
 }
 
@@ -104,6 +106,8 @@ void add_up(CLI::App& lnet, int& exit_status) {
   };
   list("--net", form->nets, "A network it is at; default: o2ib, by its first address", "NET[=IP]");
   list("--route", form->routes, "Which node leads to another network", "NET=NID");
+  command->add_option("--port", form->port, "Of all nodes; default: 987, which is root's")
+      ->type_name("PORT");
   command->footer(kExamples);
   command->callback([form, &exit_status] { exit_status = up(*form); });
 }

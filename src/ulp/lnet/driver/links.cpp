@@ -1,7 +1,10 @@
 #include "ulp/lnet/driver/links.h"
 
+#include <cerrno>
 #include <set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/log.h"
 
@@ -40,12 +43,17 @@ Result<std::unique_ptr<Links>> Links::create(std::uint32_t buffers) {
   return links;
 }
 
-Result<void> Links::serve(Node& node, service::Loop& loop) {
+Result<void> Links::serve(Node& node, std::uint16_t port, service::Loop& loop) {
   node_ = &node;
+  port_ = port;
   std::set<std::uint32_t> addresses;  // Networks may share one.
   for (const Nid nid : node.settings().own) {
     if (!addresses.insert(nid.address()).second) continue;
-    const auto listener = driver_->listen(rdma::IpService{address_of(nid, kPort)});
+    const auto listener = driver_->listen(rdma::IpService{address_of(nid, port)});
+    if (!listener && listener.error().code == EACCES)
+      return refuse(EACCES, fmt::format("the port {} is for root: say the same --port, above 1023, "
+                                        "at all nodes",
+                                        port));
     if (!listener) return std::unexpected(listener.error());
   }
   if (auto attached = driver_->attach(loop); !attached) return attached;
@@ -105,7 +113,7 @@ void Links::on_time(TimeNs now) {
 }
 
 void Links::connect(const Node::Wish& wish, TimeNs now) {
-  const auto connection = driver_->connect(rdma::IpService{address_of(wish.peer, kPort)},
+  const auto connection = driver_->connect(rdma::IpService{address_of(wish.peer, port_)},
                                            {.source = address_of(wish.own, 0),
                                             .reads = {.initiator = 0, .responder = 0},
                                             .retry_count = 5,

@@ -23,7 +23,7 @@ class Links final : public rdma::Handler, public service::Source {
   /// `buffers`: how many of a MiB each the node gets.
   static Result<std::unique_ptr<Links>> create(std::uint32_t buffers);
   /// Takes the node's connections from now on, and listens at its addresses.
-  Result<void> serve(Node& node, service::Loop& loop);
+  Result<void> serve(Node& node, std::uint16_t port, service::Loop& loop);
 
   Buffers& buffers() { return buffers_; }
   rdma::Driver& driver() { return *driver_; }
@@ -52,6 +52,7 @@ class Links final : public rdma::Handler, public service::Source {
   std::unique_ptr<rdma::BufferPool> pool_;  // Before the driver's device goes.
   Buffers buffers_;
   Node* node_ = nullptr;
+  std::uint16_t port_ = kPort;
   Output out_;
   std::deque<Incident> incidents_;
 };

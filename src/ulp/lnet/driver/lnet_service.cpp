@@ -1,6 +1,7 @@
 #include "ulp/lnet/driver/lnet_service.h"
 
 #include <cerrno>
+#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,7 +24,7 @@ constexpr std::uint32_t kBuffers = 32;
 constexpr std::size_t kPingsMax = 256;
 
 struct Settings {
-  std::string nets = "o2ib", routes;
+  std::string nets = "o2ib", routes, port = "987";
 };
 
 std::vector<std::string> split(const std::string& list) {
@@ -60,8 +61,9 @@ Result<Nid> parse_own(const std::string& word, const rdma::Device& device) {
   }
   const auto nids = nids_of(device, *net);
   if (nids.empty())
-    return refuse(EADDRNOTAVAIL,
-                  fmt::format("which IPv4 address does this node have? Say {}=ADDRESS", word));
+    return refuse(
+        EADDRNOTAVAIL,
+        fmt::format("which IPv4 address does this node have? Say --net {}=ADDRESS", word));
   return nids.front();
 }
 
@@ -95,6 +97,13 @@ Result<std::vector<Route>> parse_routes(const std::string& routes) {
   return parsed;
 }
 
+Result<std::uint16_t> parse_port(const std::string& text) {
+  std::uint16_t port = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error == std::errc() && rest == text.data() + text.size() && port > 0) return port;
+  return refuse(EINVAL, fmt::format("a port is 1 to 65535, not '{}'", text));
+}
+
 std::uint64_t new_stamp() {
   std::random_device random;
   return (std::uint64_t{random()} << 32 | random()) | 1;
@@ -120,7 +129,9 @@ class LnetService {
     node_.emplace(NodeSettings{std::move(*own), std::move(*routes), new_stamp()},
                   links_->buffers());
     self_test_.emplace(*node_);
-    if (auto served = links_->serve(*node_, daemon.loop()); !served) return served;
+    const auto port = parse_port(settings.port);
+    if (!port) return std::unexpected(port.error());
+    if (auto served = links_->serve(*node_, *port, daemon.loop()); !served) return served;
     service::Loop& loop = daemon.loop();
     daemon.on_status([this] { return status(); });
     daemon.on_stop([this, &loop] { links_->driver().disconnect_all(loop.now()); },
@@ -257,7 +268,8 @@ int run_lnet(int argc, char** argv) {
   const service::Setting known[] = {
       {"net", "NET[=ADDRESS],...", "", "the networks it is at (default: o2ib, its first address)",
        &settings.nets},
-      {"route", "NET=NID,...", "", "which node leads to another network", &settings.routes}};
+      {"route", "NET=NID,...", "", "which node leads to another network", &settings.routes},
+      {"port", "PORT", "", "of all nodes (default: 987)", &settings.port}};
   LnetService lnet;
   return service::run_daemon({.program = "verbatim-ulpd lnet",
                               .kind = "lnet",
