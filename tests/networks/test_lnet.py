@@ -115,7 +115,7 @@ def wrong_words(bench):
     address = bench.testbed.address("a")
     at = ("--node", "a", "--address", address)
     bench.expect_refusal(2, "a network is o2ib", "up", *at, "--net", "tcp")
-    bench.expect_refusal(2, "is said twice", "up", *at, "--net", "o2ib", "--net", "o2ib0")
+    bench.expect_refusal(2, "is said twice", "up", *at, "--net", f"o2ib={address}", "--net", f"o2ib0={address}")
     bench.expect_refusal(2, "a route is NET=GATEWAY", "up", *at, "--route", "o2ib1")
     bench.expect_refusal(1, "no LNet node of 'a' runs", "ping", "--node", "a", "10.0.0.1@o2ib")
     bench.up("a")

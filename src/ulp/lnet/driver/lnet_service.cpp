@@ -124,8 +124,8 @@ class LnetService {
     links_ = std::move(*links);
     auto own = parse_nets(settings.nets, links_->driver().device());
     auto routes = parse_routes(settings.routes);
-    if (!own) return std::unexpected(own.error());
     if (!routes) return std::unexpected(routes.error());
+    if (!own) return std::unexpected(own.error());
     node_.emplace(NodeSettings{std::move(*own), std::move(*routes), new_stamp()},
                   links_->buffers());
     self_test_.emplace(*node_);
