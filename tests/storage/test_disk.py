@@ -4,6 +4,7 @@ back; what is wrong is said."""
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -49,7 +50,10 @@ class Bench:
 
     def is_killed_and_back(self):
         status = json.loads(self.verbatim("target", "show", "--node", "a", "--json"))
-        os.kill(status["process"], signal.SIGKILL)
+        process = os.pidfd_open(status["process"])
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [], SECONDS)  # Until it has ended.
+        os.close(process)
         self.up()
 
     def served(self, *options):
