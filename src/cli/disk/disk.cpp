@@ -129,6 +129,7 @@ int list(bool as_json) {
 void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
+  command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
   command
       .add_option("url", form.url, "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
       ->type_name("URL");

@@ -60,7 +60,8 @@ void Initiator::begin(TimeNs now, InitiatorOutput& out) {
 
 storage::Failure Initiator::on_rejected(Channel, int reason, ByteSpan) {
   constexpr int kNobodyListens = 8, kProtocolRefuses = 28;  // IBA 12.6.7.2.
-  if (reason == kNobodyListens) return {"no iSER target listens there", true};
+  if (reason == kNobodyListens || reason == ECONNREFUSED)
+    return {"no iSER target listens there", true};
   if (reason == kProtocolRefuses) return {"the target refuses the connection", true};
   return {fmt::format("the connection is rejected, reason {}", reason), false};
 }
@@ -68,6 +69,7 @@ storage::Failure Initiator::on_rejected(Channel, int reason, ByteSpan) {
 void Initiator::on_established(Channel, ByteSpan, TimeNs now, InitiatorOutput& out) {
   arena_.clear();
   last_heard_ = now;
+  is_established_ = true;
   send_login(login_.first(), out);
 }
 
@@ -312,7 +314,9 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
   if (is_closing_) return;
   if (!facts_) {
     if (elapsed(began_, now) >= kLoginPatience)
-      close("the target does not finish the login within 15 s", false, out);
+      close(is_established_ ? "the target does not finish the login within 15 s"
+                            : "nobody answers there within 15 s",
+            false, out);
     return;
   }
   bool is_late = false;

@@ -99,7 +99,7 @@ class Initiator final : public storage::Initiator {
   std::vector<std::byte> arena_;  // Headers of this input's messages.
   std::optional<storage::DiskFacts> facts_;
   std::optional<storage::Failure> failure_;
-  bool is_closing_ = false, is_logging_out_ = false;
+  bool is_established_ = false, is_closing_ = false, is_logging_out_ = false;
   std::uint32_t cmd_sn_ = 1, max_cmd_sn_ = 0, exp_stat_sn_ = 0;
   TimeNs began_ = 0, last_heard_ = 0, asked_at_ = 0, next_look_ = kNever;
   bool is_asked_ = false;  // NOP-Out has no answer yet.

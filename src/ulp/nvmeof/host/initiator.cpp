@@ -56,7 +56,8 @@ void Initiator::begin(TimeNs now, InitiatorOutput& out) {
 
 storage::Failure Initiator::on_rejected(Channel channel, int reason, ByteSpan private_data) {
   constexpr int kNobodyListens = 8, kProtocolRefuses = 28;  // IBA 12.6.7.2.
-  if (reason == kNobodyListens) return {"no NVMe target listens there", true};
+  if (reason == kNobodyListens || reason == ECONNREFUSED)
+    return {"no NVMe target listens there", true};
   const auto why = static_cast<std::size_t>(decode_queue_rejection(private_data));
   if (reason == kProtocolRefuses && why > 0 && why < std::size(kRejections))
     return {
@@ -83,6 +84,7 @@ std::string Initiator::words_of_connect(Status status) const {
 
 void Initiator::on_established(Channel channel, ByteSpan, TimeNs, InitiatorOutput& out) {
   arena_.clear();
+  is_established_ = true;
   if (channel == kAdmin) return go(Step::connect, connect_command(0, kAdminEntries), out);
   AdminCommand command = connect_command(1, entries_);
   send_admin(kIo, command, out);
@@ -291,7 +293,9 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
   if (is_closing_) return;
   if (!facts_) {
     if (elapsed(began_, now) >= kLoginPatience)
-      return close("the target does not finish the login within 15 s", false, out);
+      return close(is_established_ ? "the target does not finish the login within 15 s"
+                                   : "nobody answers there within 15 s",
+                   false, out);
     if (std::exchange(is_not_ready_, false)) ask_for(Step::ready, Property::status, out);
     return;
   }

@@ -112,7 +112,7 @@ class Initiator final : public storage::Initiator {
   std::vector<std::byte> arena_;  // Capsules of this input.
   std::optional<storage::DiskFacts> facts_;
   std::optional<storage::Failure> failure_;
-  bool is_closing_ = false, is_asked_ = false, is_not_ready_ = false;
+  bool is_established_ = false, is_closing_ = false, is_asked_ = false, is_not_ready_ = false;
   TimeNs began_ = 0, next_look_ = kNever, asked_at_ = 0;
 };
 
