@@ -4,6 +4,7 @@ back; what is wrong is said."""
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
 from served_disk import SECONDS, TOOLS, ServedDisk
-from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
+from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser
 
 IQN, NQN, GUID = "iqn.2026-01.test:disk", "nqn.2026-01.test:disk", "505400fffe780002"
 MEGABYTES = 32
@@ -52,8 +53,10 @@ class Bench:
 
     def is_killed_and_back(self):
         status = json.loads(self.verbatim("target", "show", "--node", "a", "--json"))
-        os.kill(status["process"], signal.SIGKILL)
-        wait_until(lambda: not os.path.exists(f"/proc/{status['process']}"), SECONDS, "the killed target to be gone")
+        process = os.pidfd_open(status["process"])
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [], SECONDS)  # Until it has ended.
+        os.close(process)
         self.up()
 
     def served(self, *options):

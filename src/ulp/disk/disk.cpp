@@ -102,8 +102,8 @@ void Disk::on_end(Channel channel, const std::string& words, TimeNs now) {
   if (const storage::Failure* const why = session_->failure()) {
     words_ = why->words;
     has_failed_ = has_failed_ || (why->is_final && !facts_);
-  } else if (!words.empty()) {
-    words_ = words;
+  } else {
+    words_ = words.empty() ? "the target has disconnected" : words;
   }
   if (std::ranges::find(is_open_, true) != is_open_.end()) return disconnect_all();
   lose(now);

@@ -171,6 +171,9 @@ std::optional<DiskCommand> DiskProbe::command() const {
 void DiskProbe::on_answer(Status status, ByteSpan sense, ByteSpan data) {
   const int error = error_of(status, sense);
   if (error == EAGAIN && ++tries_ < kTries) return;  // The same again.
+  const auto key = key_of(sense);
+  if (key && key->code == raw(SenseCode::unit_not_supported))
+    return fail("the target has no unit of this number", true);
   const bool is_optional = step_ >= Step::limits;
   if (error != 0 && !is_optional) {
     const bool is_wrong = error == EINVAL || error == EOPNOTSUPP;

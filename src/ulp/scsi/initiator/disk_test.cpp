@@ -113,6 +113,12 @@ TEST(ScsiDisk, WhatIsNoDisk) {
   EXPECT_TRUE(probe.failure()->is_final);
   EXPECT_FALSE(probe.command());
 
+  DiskProbe unknown;
+  const SenseBytes sense =
+      encode(illegal_request(SenseCode::unit_not_supported), SenseFormat::fixed);
+  unknown.on_answer(Status::check_condition, {sense.begin(), sense.size()}, {});
+  EXPECT_EQ(unknown.failure()->words, "the target has no unit of this number");
+
   DiskProbe busy;  // For ever.
   for (int i = 0; i < 30 && busy.command(); ++i) busy.on_answer(Status::busy, {}, {});
   ASSERT_NE(busy.failure(), nullptr);
