@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from served_disk import SECONDS, TOOLS, ServedDisk
 from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser
 
-IQN, NQN = "iqn.2026-01.test:disk", "nqn.2026-01.test:disk"
+IQN, NQN, GUID = "iqn.2026-01.test:disk", "nqn.2026-01.test:disk", "505400fffe780002"
 MEGABYTES = 32
 
 
@@ -27,7 +27,8 @@ class Bench:
             testbed.set_variables(node, VERBATIM_PROTOCOL=protocol)
         self.place = f"{testbed.address('a')}:{testbed.free_port()}"
         self.other_place = f"{testbed.address('a')}:{testbed.free_port()}"
-        self.url = f"iser://{self.place}/{IQN}/0" if scheme == "iser" else f"nvme://{self.place}/{NQN}/1"
+        self.url = {"iser": f"iser://{self.place}/{IQN}/0", "nvme": f"nvme://{self.place}/{NQN}/1",
+                    "srp": f"srp://id_ext={GUID},ioc_guid={GUID},dest={self.place}/0"}[scheme]
 
     def verbatim(self, *words):
         environment = self.testbed.environment() | {"VERBATIM_PROTOCOL": self.protocol}
@@ -41,7 +42,9 @@ class Bench:
         names = ("--iscsi", IQN, "--iscsi-listen", self.place, "--listen", self.other_place)
         if self.scheme == "nvme":
             names = ("--nvme", NQN, "--listen", self.place)
-        everybody = ("--allow-any-initiator", "--allow-any-host")
+        elif self.scheme == "srp":
+            names = ("--srp", GUID + GUID, "--srp-listen", self.place, "--listen", self.other_place)
+        everybody = ("--allow-any-initiator", "--allow-any-host", "--allow-any-srp-initiator")
         self.verbatim("target", "up", "--node", "a", "--address", self.testbed.address("a"), "--ram",
                       f"{MEGABYTES}M", *names, *everybody, *words)
 
@@ -95,12 +98,16 @@ def outlives_its_target(bench):
 
 def says_what_is_wrong(bench):
     bench.expect_refusal("http://a", "is no disk: iser://HOST[:PORT]/IQN/LUN")
-    bench.expect_refusal(f"{bench.scheme}://{bench.place}", f"is not {bench.scheme}://HOST[:PORT]/")
-    bench.expect_refusal(f"{bench.scheme}://{bench.place}/nonsense/1", "'nonsense' is no")
+    if bench.scheme == "srp":
+        bench.expect_refusal("srp://nonsense", "'nonsense' is no word of an SRP target")
+    else:
+        bench.expect_refusal(f"{bench.scheme}://{bench.place}", f"is not {bench.scheme}://HOST[:PORT]/")
+        bench.expect_refusal(f"{bench.scheme}://{bench.place}/nonsense/1", "'nonsense' is no")
     bench.up()
     bench.expect_refusal(bench.url.replace(bench.place, f"{bench.place.split(':')[0]}:{bench.testbed.free_port()}"),
                          "listens")
-    bench.expect_refusal(bench.url.replace("test:disk", "test:other"), "there is no such")
+    other = bench.url.replace("test:disk", "test:other").replace(f"id_ext={GUID}", "id_ext=0000000000000001")
+    bench.expect_refusal(other, "it has no port" if bench.scheme == "srp" else "there is no such")
     bench.expect_refusal(bench.url[:-1] + "9", "has no")
     bench.down()
 
@@ -123,7 +130,7 @@ def authenticates(bench):
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
-    parser.add_argument("--scheme", default="iser", choices=("iser", "nvme"))
+    parser.add_argument("--scheme", default="iser", choices=("iser", "nvme", "srp"))
     options = parser.parse_args()
     if not are_installed(*TOOLS) or not os.path.exists(f"{options.build}/lib/nbdkit-verbatim-plugin.so"):
         return SKIPPED

@@ -20,7 +20,7 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "A disk of an iSER or NVMe over Fabrics target, for programs that know NBD: qemu-img,\n"
+    "A disk of an iSER, NVMe over Fabrics or SRP target, for programs that know NBD: qemu-img,\n"
     "qemu-io, nbdcopy, fio --ioengine=nbd, nbdfuse, nbd-client. The command logs in, prints\n"
     "the disk's URI and serves it, by nbdkit, until Ctrl-C ends it. A target that is lost is\n"
     "waited for: requests go on when it is back.\n"
@@ -28,6 +28,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  verbatim disk iser://10.0.0.1/iqn.2026-01.com.example:disk/0\n"
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
+    "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
     "  verbatim disk list";
 
@@ -130,7 +131,7 @@ void add_options(CLI::App& command, Form& form) {
   add_host_options(command, form.host);
   command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
   command
-      .add_option("url", form.url, "Which disk: iser://HOST[:PORT]/IQN/LUN, or nvme://.../NQN/NSID")
+      .add_option("url", form.url, "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
       ->type_name("URL");
   command
       .add_option("--initiator", form.initiator,

@@ -102,6 +102,16 @@ Result<void> DiskThread::open() {
   return loop_->watch(wake_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) { take_mail(); });
 }
 
+OwnSide DiskThread::own_side(storage::PeerMemory scratch) const {
+  scratch.here.bytes = storage::kScratchBytes;
+  OwnSide own{.scratch = scratch};
+  const auto gids = driver_->device().port().gids;
+  if (gids.empty()) return own;
+  const ByteSpan gid = std::as_bytes(std::span(gids.front().bytes));
+  own.guid = load_be<std::uint64_t>(&gid[8]);
+  return own;
+}
+
 /// The last buffer is for the engines' own data.
 Result<void> DiskThread::open_memory() {
   auto pool = rdma::BufferPool::create(
@@ -112,13 +122,11 @@ Result<void> DiskThread::open_memory() {
   const auto memory = [this](std::uint32_t i) {
     return storage::PeerMemory{pool_->at(i), pool_->region().remote_key()};
   };
-  Disk::Settings settings{.new_session =
-                              [this, scratch = memory(kBuffers)]() mutable {
-                                scratch.here.bytes = storage::kScratchBytes;
-                                return settings_.target.begin(scratch);
-                              },
-                          .buffers = {},
-                          .patience = settings_.patience};
+  Disk::Settings settings{
+      .new_session = [this,
+                      own = own_side(memory(kBuffers))] { return settings_.target.begin(own); },
+      .buffers = {},
+      .patience = settings_.patience};
   for (std::uint32_t i = 0; i < kBuffers; ++i) settings.buffers.push_back(memory(i));
   disk_ = std::make_unique<Disk>(std::move(settings), *this);
   return {};

@@ -43,6 +43,7 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
   explicit DiskThread(DiskSettings settings) : settings_(std::move(settings)) {}
   void run(std::promise<Result<void>> began);
   Result<void> open();
+  OwnSide own_side(storage::PeerMemory scratch) const;
   Result<void> open_memory();
   Result<void> log_in();
   void stop_all();

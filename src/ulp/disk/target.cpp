@@ -13,6 +13,7 @@
 #include "ulp/iscsi/wire/text.h"
 #include "ulp/iser/initiator/initiator.h"
 #include "ulp/nvmeof/host/initiator.h"
+#include "ulp/srp/initiator/add_target_line.h"
 
 namespace verbatim::ulp::disk {
 namespace {
@@ -29,8 +30,8 @@ using Begin = decltype(Target::begin);
 struct Scheme {
   std::string_view name;
   std::uint16_t port = 0;
-  std::string_view form;  // For the user.
-  Result<Begin> (*begin)(const Url& url, const Identity& identity);
+  std::string_view form;                                             // For the user.
+  Result<Begin> (*begin)(const Url& url, const Identity& identity);  // Null: SRP's, a line.
 };
 
 Result<Begin> begin_iser(const Url& url, const Identity& identity) {
@@ -44,8 +45,8 @@ Result<Begin> begin_iser(const Url& url, const Identity& identity) {
                                                      .credentials = identity.credentials,
                                                      .isid = identity.session},
                                            .lun = static_cast<std::uint16_t>(url.unit)};
-  return [settings](const storage::PeerMemory& scratch) {
-    return std::make_unique<iser::Initiator>(settings, scratch);
+  return [settings](const OwnSide& own) {
+    return std::make_unique<iser::Initiator>(settings, own.scratch);
   };
 }
 
@@ -57,14 +58,15 @@ Result<Begin> begin_nvme(const Url& url, const Identity& identity) {
                                              .host = identity.nqn,
                                              .host_id = identity.host_id,
                                              .namespace_id = url.unit};
-  return [settings](const storage::PeerMemory& scratch) {
-    return std::make_unique<nvmeof::Initiator>(settings, scratch);
+  return [settings](const OwnSide& own) {
+    return std::make_unique<nvmeof::Initiator>(settings, own.scratch);
   };
 }
 
 constexpr Scheme kSchemes[] = {
     {"iser", 3260, "iser://HOST[:PORT]/IQN/LUN", begin_iser},
     {"nvme", 4420, "nvme://HOST[:PORT]/NQN/NSID", begin_nvme},
+    {"srp", 0, "srp://id_ext=...,ioc_guid=...,dest=IP:PORT[/LUN]", nullptr},
 };
 
 template <typename Number>
@@ -104,6 +106,27 @@ std::optional<Url> parse(std::string_view rest) {
   return url;
 }
 
+/// What srp_daemon writes, word for word; behind a slash the unit, if it is not 0.
+Result<Target> parse_srp(std::string_view rest) {
+  constexpr std::uint32_t kUnitMax = 255;
+  const std::size_t slash = rest.find('/');
+  const auto line = srp::parse_add_target(rest.substr(0, slash));
+  if (!line) return std::unexpected(line.error());
+  const auto unit = slash == std::string_view::npos
+                        ? std::optional<std::uint32_t>(0)
+                        : number_of<std::uint32_t>(rest.substr(slash + 1));
+  if (!unit || *unit > kUnitMax) return refuse(EINVAL, "a logical unit's number is 0 to 255");
+  const auto begin = [line = *line, lun = std::uint64_t{*unit} << 48](const OwnSide& own) {
+    srp::InitiatorSettings settings = settings_for(line, own.guid);
+    settings.lun = lun;
+    return std::make_unique<srp::Initiator>(settings, own.scratch);
+  };
+  if (line->is_by_ip()) return Target{rdma::IpService{line->to}, begin};
+  return Target{
+      rdma::InfinibandService{.service = *line->service, .gid = *line->gid, .pkey = line->pkey},
+      begin};
+}
+
 Result<SocketAddress> resolve(const std::string& host, std::uint16_t port) {
   if (auto address = SocketAddress::parse(host, port)) return address;
   addrinfo hints{.ai_socktype = SOCK_STREAM};
@@ -131,7 +154,9 @@ Result<Target> parse_target(const std::string& url, const Identity& identity) {
       std::ranges::find(kSchemes, std::string_view(url).substr(0, end), &Scheme::name);
   if (end == std::string::npos || scheme == std::end(kSchemes))
     return refuse(EINVAL, fmt::format("'{}' is no disk: {}", url, all_forms()));
-  const auto parts = parse(std::string_view(url).substr(end + 3));
+  const std::string_view rest = std::string_view(url).substr(end + 3);
+  if (scheme->begin == nullptr) return parse_srp(rest);
+  const auto parts = parse(rest);
   if (!parts) return refuse(EINVAL, fmt::format("'{}' is not {}", url, scheme->form));
   auto begin = scheme->begin(*parts, identity);
   if (!begin) return std::unexpected(begin.error());

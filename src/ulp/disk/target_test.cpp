@@ -19,6 +19,23 @@ TEST(DiskTarget, Urls) {
   EXPECT_EQ(place_of("nvme://127.0.0.2/nqn.2026-01.test:with/slashes/1"), "127.0.0.2:4420");
 }
 
+TEST(DiskTarget, SrpIsWhatSrpDaemonWrites) {
+  EXPECT_EQ(place_of("srp://id_ext=1,ioc_guid=2,dest=10.0.0.1:4242"), "10.0.0.1:4242");
+  EXPECT_EQ(place_of("srp://id_ext=1,ioc_guid=2,dest=[fd77::2]:9/255"), "[fd77::2]:9");
+  const auto target = parse_target(
+      "srp://id_ext=0000000000000001,ioc_guid=0000000000000002,dgid="
+      "fe800000000000000200000000100003,pkey=8001,service_id=0000000000000005",
+      {});
+  ASSERT_TRUE(target);
+  const auto& place = std::get<rdma::InfinibandService>(target->place);
+  EXPECT_EQ(place.service, 5u);
+  EXPECT_EQ(place.pkey, PKey{0x8001});
+  EXPECT_EQ(gid_text(place.gid), "fe80::200:0:10:3");
+  EXPECT_EQ(place_of("srp://10.0.0.1"), "'10.0.0.1' is no word of an SRP target");
+  EXPECT_EQ(place_of("srp://id_ext=1,ioc_guid=2,dest=10.0.0.1:4242/256"),
+            "a logical unit's number is 0 to 255");
+}
+
 TEST(DiskTarget, WhatIsNoUrlIsSaid) {
   const std::string no_disk = "is no disk: iser://HOST[:PORT]/IQN/LUN or ";
   const std::string not_iser = " is not iser://HOST[:PORT]/IQN/LUN";

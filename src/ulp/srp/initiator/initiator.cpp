@@ -1,6 +1,8 @@
 #include "ulp/srp/initiator/initiator.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,8 +18,7 @@ using storage::Failure;
 
 /// Tags of task management have this bit; commands have those of their slots.
 constexpr std::uint64_t kManagementTag = std::uint64_t{1} << 32;
-constexpr int kConsumerReject = 28;  // IBA 12.6.7.2: the private data has the reason.
-constexpr int kNoListener = 8;
+constexpr int kNoListener = 8;  // IBA 12.6.7.2.
 
 struct RejectRow {
   RejectReason reason{};
@@ -84,8 +85,9 @@ void Initiator::on_established(Channel, ByteSpan private_data, TimeNs now, Outpu
 
 Failure Initiator::on_rejected(Channel, int reason, ByteSpan private_data) {
   const auto reject = decode_login_reject(private_data);
-  if (reason != kConsumerReject || !reject) {
-    const char* const why = reason == kNoListener ? ": nobody listens there" : "";
+  if (!reject) {  // By the connection manager. Over iWARP the reason is an errno value.
+    const bool has_listener = reason != kNoListener && std::abs(reason) != ECONNREFUSED;
+    const char* const why = has_listener ? "" : ": nobody listens there";
     return {fmt::format("the connection was rejected (reason {}{})", reason, why), false};
   }
   const auto row = std::ranges::find(kRejects, reject->reason, &RejectRow::reason);
