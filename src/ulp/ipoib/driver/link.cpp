@@ -20,7 +20,7 @@ constexpr std::uint16_t kFullMemberBit = 0x8000;
 constexpr int kPacketsOfATurn = 64;
 constexpr TimeNs kJoinAgain = 2 * kSecond;
 /// Datagrams that wait for this process, and those that the adapter has of it.
-constexpr std::uint32_t kReceives = 512, kSends = 512;
+constexpr std::uint32_t kReceives = 1024, kSends = 512;
 /// Cards with Enhanced IPoIB, by their PCI numbers.
 constexpr std::uint32_t kMellanox = 0x02c9, kConnectX4 = 4115;
 
