@@ -3,6 +3,7 @@
 ping, TCP, multicast, neighbours; a peer that begins anew; and what a wrong set-up says."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -22,6 +23,9 @@ CONNECTED_MTU = 65520
 CONNECTED = ("--mode", "connected")
 HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
 GROUPS = (("239.1.2.3", "ff12:401b:ffff::f01:203"), ("ff15::77", "ff12:601b:ffff::77"))
+WITHOUT_TUN = ("unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /dev/net && exec \"$@\"", "sh")
+# An ordinary user has it not anyway.
+WITHOUT_RIGHT = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin") if os.geteuid() == 0 else ()
 NAMESPACES = ("unshare", "--map-root-user", "--net")
 
 
@@ -34,13 +38,15 @@ class BedOfCards(FabricBed):
 
 class IpoibTest(unittest.TestCase):
     make_bed = FabricBed
+    has_manager = True
 
     def setUp(self):
         self.bed = self.make_bed(OPTIONS)
         self.bed.end_with(self)
         self.bed.up(CHAIN)
-        self.manager, _ = self.bed.start_manager("H1")
-        self.bed.wait_until_active(*HOSTS)
+        if self.has_manager:
+            self.manager, _ = self.bed.start_manager("H1")
+            self.bed.wait_until_active(*HOSTS)
         self.places = {host: self.enterContext(namespaces()) for host in HOSTS}
 
     def up(self, host, *options):
@@ -71,9 +77,9 @@ class IpoibTest(unittest.TestCase):
     def ping(self, host, to, *options):
         self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
 
-    def refusal(self, *words, **environment):
-        done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
-                              env=self.bed.environment() | environment, capture_output=True, timeout=SECONDS_MAX)
+    def refusal(self, *words, prefix=()):
+        done = subprocess.run([*prefix, f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
+                              env=self.bed.environment(), capture_output=True, timeout=SECONDS_MAX)
         self.assertNotEqual(done.returncode, 0, words)
         return done.stderr
 
@@ -85,6 +91,14 @@ class IpoibOnCards(IpoibTest):
         place = str(self.places["H1"].pid)
         self.assertIn("Enhanced IPoIB", self.refusal("up", "--host", "H1", "--netns", place, *CONNECTED))
         self.up("H1")
+
+
+class IpoibWithoutManager(IpoibTest):
+    has_manager = False
+
+    def test_subnet_manager_is_named(self):
+        said = self.refusal("up", "--host", "H1", "--netns", str(self.places["H1"].pid))
+        self.assertIn("a subnet manager brings the port up ('verbatim fabric up' with '--manager opensm')", said)
 
 
 class Ipoib(IpoibTest):
@@ -217,6 +231,8 @@ class Ipoib(IpoibTest):
         self.assertIn("mode", refusal("up", "--host", "H1", "--netns", place, "--mode", "fast"))
         self.assertIn("no process", refusal("up", "--host", "H1", "--netns", "999999999"))
         self.assertIn("no interface ib0 of host H1", refusal("down", "--host", "H1"))
+        self.assertIn("modprobe tun", refusal("up", "--host", "H1", prefix=WITHOUT_TUN))
+        self.assertIn("unshare -rn", refusal("up", "--host", "H1", prefix=WITHOUT_RIGHT))
         self.up("H1")
         self.assertIn("ib0", refusal("up", "--host", "H1", "--netns", place))
 

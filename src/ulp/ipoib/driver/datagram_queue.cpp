@@ -41,12 +41,25 @@ bool DatagramQueue::is_in_taken(ByteSpan packet) const {
 }
 
 bool DatagramQueue::add(const Destination& to, EtherType type, ByteSpan packet) {
-  if (port_ == nullptr || queued_.size() >= kQueuedMax) return ++dropped_, false;
+  if (port_ == nullptr || !has_room_for(1)) return ++dropped_, false;
   if (!is_in_taken(packet)) return add_copy(to, type, packet);
   Slice payload = *taken_;
   payload.data += packet.data() - taken_->data;
   payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, payload);
+  push(to, type, {}, payload);
+  is_used_ = true;
+  return true;
+}
+
+bool DatagramQueue::add(const Destination& to, EtherType type, const Cut& cut) {
+  if (port_ == nullptr || !has_room_for(cut.count())) return ++dropped_, false;
+  for (std::size_t i = 0; i < cut.count(); ++i) {
+    const Cut::Segment segment = cut.segment(i);
+    Slice payload = *taken_;
+    payload.data += segment.payload.data() - taken_->data;
+    payload.bytes = static_cast<std::uint32_t>(segment.payload.size());
+    push(to, type, ByteSpan(segment.header).first(segment.header_bytes), payload);
+  }
   is_used_ = true;
   return true;
 }
@@ -69,7 +82,7 @@ bool DatagramQueue::add_copy(const Destination& to, EtherType type, ByteSpan pac
   Slice payload = *buffer;
   payload.data += kPacketAt;
   payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, payload);
+  push(to, type, {}, payload);
   queued_.back().buffers.push(*buffer);
   return true;
 }
@@ -93,12 +106,16 @@ void DatagramQueue::give_back(std::uint32_t number) {
   buffers_.give_back(std::span(&buffer, 1));
 }
 
-void DatagramQueue::push(const Destination& to, EtherType type, const Slice& payload) {
+void DatagramQueue::push(const Destination& to, EtherType type, ByteSpan header,
+                         const Slice& payload) {
   ++ever_queued_;
-  queued_.push_back({.to = rdma::DestinationId{raw(to.way)},
-                     .qpn = to.qpn,
-                     .header = encapsulation(type),
-                     .payload = payload});
+  Queued& one = queued_.emplace_back();
+  one.to = rdma::DestinationId{raw(to.way)};
+  one.qpn = to.qpn;
+  const Encapsulation first = encapsulation(type);
+  std::ranges::copy(header, std::ranges::copy(first, one.header.begin()).out);
+  one.header_bytes = first.size() + header.size();
+  one.payload = payload;
 }
 
 void DatagramQueue::close(WayId way) {
@@ -125,8 +142,11 @@ std::size_t DatagramQueue::post(std::size_t count) {
   std::array<rdma::DatagramPort::Datagram, kChain> datagrams;
   for (std::size_t i = 0; i < count; ++i) {
     const Queued& one = queued_[i];
-    datagrams[i] = {
-        .to = one.to, .qpn = one.qpn, .qkey = qkey_, .header = one.header, .payload = one.payload};
+    datagrams[i] = {.to = one.to,
+                    .qpn = one.qpn,
+                    .qkey = qkey_,
+                    .header = ByteSpan(one.header).first(one.header_bytes),
+                    .payload = one.payload};
   }
   const std::uint64_t first = port_->posted();
   const std::size_t posted = port_->send(std::span(datagrams).first(count));

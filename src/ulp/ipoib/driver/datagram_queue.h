@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/inplace_vector.h"
+#include "ulp/ipoib/offload/cut.h"
 #include "ulp/ipoib/outputs.h"
 #include "ulp/rdma/buffer_pool.h"
 #include "ulp/rdma/infiniband/datagram_port.h"
@@ -37,6 +38,8 @@ class DatagramQueue {
   /// Queues a packet. Bytes that do not lie in the taken buffer are copied into another one.
   /// False: there is no room.
   bool add(const Destination& to, EtherType type, ByteSpan packet);
+  /// The same for each segment of a packet that lies in the taken buffer.
+  bool add(const Destination& to, EtherType type, const Cut& cut);
   /// The encapsulation and the packet in a buffer of their own, which `give_back` ends. The slice
   /// stays where it is until then. Null: there is no room.
   const Slice* lend(EtherType type, ByteSpan packet);
@@ -50,14 +53,15 @@ class DatagramQueue {
   /// After completions: gives buffers back, and posts more.
   void on_ended();
 
-  bool has_room() const { return buffers_.free_count() > 0 && queued_.size() < kQueuedMax; }
+  bool has_room() const { return buffers_.free_count() > 0 && has_room_for(Cut::kSegmentsMax); }
   std::uint64_t dropped() const { return dropped_; }
 
  private:
   struct Queued {
     rdma::DestinationId to{};
     Qpn qpn{};
-    Encapsulation header{};
+    std::array<std::byte, kEncapsulationBytes + Cut::kHeaderBytesMax> header;
+    std::size_t header_bytes = 0;
     Slice payload;
     InplaceVector<Slice, 2> buffers{};  // Of which this is the last datagram.
   };
@@ -74,7 +78,8 @@ class DatagramQueue {
   bool is_in_taken(ByteSpan packet) const;
   std::optional<Slice> copied(ByteSpan packet);
   bool add_copy(const Destination& to, EtherType type, ByteSpan packet);
-  void push(const Destination& to, EtherType type, const Slice& payload);
+  bool has_room_for(std::size_t count) const { return queued_.size() + count <= kQueuedMax; }
+  void push(const Destination& to, EtherType type, ByteSpan header, const Slice& payload);
   std::size_t post(std::size_t count);
   void close_ways();
 

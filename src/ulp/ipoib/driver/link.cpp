@@ -20,7 +20,7 @@ constexpr std::uint16_t kFullMemberBit = 0x8000;
 constexpr int kPacketsOfATurn = 64;
 constexpr TimeNs kJoinAgain = 2 * kSecond;
 /// Datagrams that wait for this process, and those that the adapter has of it.
-constexpr std::uint32_t kReceives = 512, kSends = 512;
+constexpr std::uint32_t kReceives = 1024, kSends = 512;
 /// Cards with Enhanced IPoIB, by their PCI numbers.
 constexpr std::uint32_t kMellanox = 0x02c9, kConnectX4 = 4115;
 
@@ -238,6 +238,8 @@ Result<void> Link::take_connections() {
 
 void Link::begin_to_serve() {
   const TimeNs now = loop_.now();
+  // A connection's packets are large already.
+  is_merging_ = !options_.is_connected && interface_.take_large_packets();
   sender_.emplace(DatagramSender::Settings{.own = own_,
                                            .broadcast = subnet_->broadcast(),
                                            .pkey = options_.pkey,
@@ -286,7 +288,7 @@ void Link::read_packets() {
     }
     const auto packet = interface_.read(header, {buffer->data + DatagramQueue::kPacketAt,
                                                  buffer->bytes - DatagramQueue::kPacketAt});
-    if (packet && !packet->empty()) on_packet(*packet);
+    if (packet && !packet->empty()) on_packet(header, *packet);
     queue_->finish(*buffer);
     if (!packet) {
       log(LogLevel::error, "{}", packet.error().text);
@@ -298,27 +300,14 @@ void Link::read_packets() {
   queue_->flush();
 }
 
-void Link::on_packet(ByteSpan packet) {
-  if (!sender_ || !has_carrier_) return;
-  const TimeNs now = loop_.now();
-  // The kernel has no neighbours here: what it says of them has no address.
-  if (is_neighbour_message(packet)) return;
-  if (const auto to = destination_of(packet); to && to->is_multicast()) {
-    read_reports(packet, [&](const SocketAddress& group, bool is_member) {
-      sender_->on_report(group, is_member, now, out_);
-      carry_out();
-    });
-  }
-  sender_->on_packet(packet, now, out_);
-  carry_out();
-}
-
 TimeNs Link::deadline() const {
+  if (!merge_.is_empty()) return 0;  // At the end of this turn, after the driver's.
   const TimeNs engine = sender_ ? sender_->deadline() : kNever;
   return std::min({joins_again_, engine, connected_ ? connected_->deadline() : kNever});
 }
 
 void Link::on_time(TimeNs now) {
+  flush_merge();
   if (joins_again_ <= now) {
     joins_again_ = kNever;
     subnet_->begin(now);

@@ -17,6 +17,8 @@
 #include "ulp/ipoib/driver/subnet.h"
 #include "ulp/ipoib/interface/interface.h"
 #include "ulp/ipoib/interface/kernel.h"
+#include "ulp/ipoib/offload/cut.h"
+#include "ulp/ipoib/offload/merge.h"
 #include "ulp/rdma/driver.h"
 #include "ulp/rdma/infiniband/datagram_port.h"
 #include "ulp/rdma/infiniband/management.h"
@@ -48,8 +50,9 @@ class Link final : public rdma::Handler, private service::Source {
     std::uint64_t received = 0, received_bytes = 0;
     std::uint64_t sent = 0, sent_bytes = 0;
     std::uint64_t connected_sent = 0, connected_received = 0;  // Of these, by connections.
-    std::uint64_t malformed = 0;                               // From the fabric.
-    std::uint64_t kernel_full = 0;                             // The kernel did not take it.
+    std::uint64_t cut = 0, merged = 0;  // Large packets from and to the kernel.
+    std::uint64_t malformed = 0;        // From the fabric.
+    std::uint64_t kernel_full = 0;      // The kernel did not take it.
   };
   Link(const Options& options, service::Loop& loop, Interface interface);
   Result<void> open_device();
@@ -82,14 +85,18 @@ class Link final : public rdma::Handler, private service::Source {
 
   void read_packets();
   void resume_reading();
-  void on_packet(ByteSpan packet);
+  void on_packet(const OffloadHeader& header, MutableByteSpan packet);
   void on_kernel_changes();
   void on_bytes(ByteSpan bytes);
   void on_frame(const Frame& frame);
-  void to_kernel(ByteSpan packet);
+  void to_kernel(ByteSpan packet, const OffloadHeader& header = {});
+  /// What is being merged.
+  void flush_merge();
+  bool merges(const Frame& frame);
   /// Carries out what the last input has left in `out_`, and what comes of that.
   void carry_out();
   bool send(const Output& output);
+  bool send(const SendPacket& datagram);
   void tell(const TellTooLong& told);
   void count_sent(ByteSpan packet, bool is_taken);
   void answer(const Output& question);
@@ -111,9 +118,13 @@ class Link final : public rdma::Handler, private service::Source {
   std::optional<DatagramSender> sender_;
   Outputs out_;
   std::deque<Output> questions_;
-  bool answers_ = false;   // `carry_out` is at work.
-  bool in_batch_ = false;  // Packets are being read: posted together.
-  bool reads_ = true;      // Packets of the kernel.
+  std::optional<Cut> cut_;  // The packet that is being read is to be cut so.
+  ByteSpan cut_packet_;
+  Merge merge_;
+  bool is_merging_ = false;  // Datagram mode, if the kernel takes large packets.
+  bool answers_ = false;     // `carry_out` is at work.
+  bool in_batch_ = false;    // Packets are being read: posted together.
+  bool reads_ = true;        // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;

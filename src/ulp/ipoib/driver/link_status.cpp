@@ -47,6 +47,8 @@ nlohmann::json Link::status() const {
                      {"sent_bytes", counters_.sent_bytes},
                      {"connected_sent", counters_.connected_sent},
                      {"connected_received", counters_.connected_received},
+                     {"cut", counters_.cut},
+                     {"merged", counters_.merged},
                      {"malformed", counters_.malformed},
                      {"kernel_full", counters_.kernel_full},
                      {"no_room", sender.no_room + queue_->dropped()},

@@ -1,14 +1,39 @@
 // Packets and messages: what comes of the fabric, and what the engine wants done.
+#include <algorithm>
 #include <utility>
 
 #include <sys/epoll.h>
 
 #include "base/overloaded.h"
 #include "ulp/ipoib/driver/link.h"
+#include "ulp/ipoib/snooping.h"
 #include "ulp/ipoib/wire/ip.h"
 #include "ulp/ipoib/wire/too_long.h"
 
 namespace verbatim::ulp::ipoib {
+
+void Link::on_packet(const OffloadHeader& header, MutableByteSpan packet) {
+  if (!sender_ || !has_carrier_) return;
+  const TimeNs now = loop_.now();
+  cut_.reset();
+  if (header.type != 0) {
+    cut_ = Cut::of(header, packet);
+    cut_packet_ = packet;
+    if (!cut_ || cut_->segment_bytes() > datagram_mtu_) return;
+  } else if (!complete_checksum(header, packet)) {
+    return;
+  }
+  // The kernel has no neighbours here: what it says of them has no address.
+  if (is_neighbour_message(packet)) return;
+  if (const auto to = destination_of(packet); to && to->is_multicast()) {
+    read_reports(packet, [&](const SocketAddress& group, bool is_member) {
+      sender_->on_report(group, is_member, now, out_);
+      carry_out();
+    });
+  }
+  sender_->on_packet(packet, now, out_);
+  carry_out();
+}
 
 void Link::on_datagram(const rdma::Ended& ended, TimeNs) {
   if (port_ == nullptr) return;
@@ -37,6 +62,7 @@ void Link::on_frame(const Frame& frame) {
   const TimeNs now = loop_.now();
   ++counters_.received;
   counters_.received_bytes += frame.packet.size();
+  if (is_merging_ && merges(frame)) return;
   if (frame.type == EtherType::arp) {
     const auto arp = decode_arp(frame.packet);
     if (!arp) return static_cast<void>(++counters_.malformed);
@@ -53,8 +79,27 @@ void Link::on_frame(const Frame& frame) {
   carry_out();
 }
 
-void Link::to_kernel(ByteSpan packet) {
-  if (!interface_.write({}, packet)) ++counters_.kernel_full;
+void Link::to_kernel(ByteSpan packet, const OffloadHeader& header) {
+  if (!interface_.write(header, packet)) ++counters_.kernel_full;
+}
+
+/// What comes stays in order: a packet that is not merged is written after those that are.
+bool Link::merges(const Frame& frame) {
+  const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
+  bool is_taken = is_ip && merge_.add(frame.packet);
+  if (!is_taken) {
+    flush_merge();
+    is_taken = is_ip && merge_.add(frame.packet);
+  }
+  if (merge_.is_full()) flush_merge();
+  return is_taken;
+}
+
+void Link::flush_merge() {
+  if (merge_.is_empty()) return;
+  const Merge::Whole whole = merge_.take();
+  if (whole.header.type != 0) ++counters_.merged;
+  to_kernel(whole.packet, whole.header);
 }
 
 void Link::carry_out() {
@@ -76,7 +121,7 @@ void Link::carry_out() {
 /// Outputs with a packet, which is valid until the next input. False: it has none.
 bool Link::send(const Output& output) {
   if (const auto* const datagram = std::get_if<SendPacket>(&output)) {
-    count_sent(datagram->packet, queue_->add(datagram->to, datagram->type, datagram->packet));
+    count_sent(datagram->packet, send(*datagram));
     return true;
   }
   if (const auto* const message = std::get_if<SendByConnection>(&output)) {
@@ -88,6 +133,17 @@ bool Link::send(const Output& output) {
   const auto* const told = std::get_if<TellTooLong>(&output);
   if (told != nullptr) tell(*told);
   return told != nullptr;
+}
+
+/// A large packet that has waited for something is dropped, for TCP sends it again; unless it is the
+/// one that is being read, and the kernel has answered at once.
+bool Link::send(const SendPacket& datagram) {
+  if (datagram.packet.size() <= datagram_mtu_)
+    return queue_->add(datagram.to, datagram.type, datagram.packet);
+  const bool is_there = datagram.packet.data() == cut_packet_.data();
+  if (!cut_ || (!is_there && !std::ranges::equal(datagram.packet, cut_packet_))) return false;
+  ++counters_.cut;
+  return queue_->add(datagram.to, datagram.type, *cut_);
 }
 
 void Link::count_sent(ByteSpan packet, bool is_taken) {
