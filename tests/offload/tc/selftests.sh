@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2016,SC2086,SC2154
+# shellcheck shell=bash disable=SC2015,SC2016,SC2086,SC2154
 # Sourced by guest.sh: Linux's own tests of tc (tools/testing/selftests/net/forwarding of Debian's linux-source). They want
 # ports that are cabled together, all with hw-tc-offload: representors, whose functions are joined in software. Each test
 # runs with skip_hw, then with skip_sw.
