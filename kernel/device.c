@@ -11,6 +11,9 @@
 
 #define RULES_MAX (1u << 22)
 
+/* As in C++ (ring.h). */
+static_assert(sizeof(struct vnic_match) == 64 && sizeof(struct vnic_descriptor) == 16);
+
 static struct nic_card* the_card; /* One for each machine. */
 
 static u64 region_bytes(u32 rules) {

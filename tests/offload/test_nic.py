@@ -56,6 +56,11 @@ class Card(unittest.TestCase):
             self.assertEqual(up.returncode, 2, (words, up.stderr))
             self.assertIn(sentence, up.stderr)
 
+    def test_without_the_kernels_driver(self):
+        up = verbatim("up", "--vfs", "1", "--device", "/dev/not-there")
+        self.assertEqual(up.returncode, 1)
+        self.assertIn("load the kernel module 'verbatim_nic'", up.stderr)
+
     def test_without_rights(self):
         without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         up = subprocess.run([*without, f"{BUILD}/bin/verbatim", "nic", "up"], text=True, check=False,

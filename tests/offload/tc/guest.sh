@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC1091,SC2119,SC2317 # Checks are functions that are named by words.
-# guest.sh BUILD SHARE [CHECK...], in the guest: what tc and Debian's unmodified Open vSwitch make of the card by its module.
+# guest.sh BUILD SHARE MACHINE [CHECK...], in the guest: what tc and Debian's unmodified Open vSwitch make of the card by its module.
 # Each check has a card, a module and namespaces of its own.
 here=$(cd "$(dirname "$0")" && pwd)
-export BUILD=$1 SHARE=$2
-shift 2
+export BUILD=$1 SHARE=$2 MACHINE=$3
+shift 3
 modprobe -a cls_flower sch_ingress act_mirred act_gact act_vlan act_pedit act_csum act_police act_tunnel_key act_skbedit \
-  act_ct openvswitch tun || exit 1
+  act_ct cls_matchall vrf 8021q openvswitch tun || exit 1
 source "$here/lab.sh"
 source "$here/rules.sh"
 source "$here/ovs.sh"
+source "$here/selftests.sh"
 [[ $# -gt 0 ]] || mapfile -t all < <(declare -F | sed -n 's/^declare -f check_//p')
 run() (
   trap lab_end EXIT

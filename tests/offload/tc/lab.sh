@@ -14,7 +14,8 @@ ns() { ip netns exec "$@"; }
 vsctl() { ovs-vsctl --db="$DB" -t 60 "$@"; }
 appctl() { timeout 60 ovs-appctl --target="$R/ovs-vswitchd.ctl" "$@"; }
 nic() { "$BUILD/bin/verbatim" nic "$@"; }
-lost() { ns "$1" ping -c "$3" -i "$4" -q -W 2 "$2" >/run/ping; sed -n 's/.* \([0-9.]*\)% packet loss.*/\1/p' /run/ping; }
+# lost NAMESPACE ADDRESS COUNT GAP [WAIT]: how many percent of pings; WAIT is short where all shall be lost.
+lost() { ns "$1" ping -c "$3" -i "$4" -q -W "${5:-10}" "$2" >/run/ping; sed -n 's/.* \([0-9.]*\)% packet loss.*/\1/p' /run/ping; }
 rule() { tc filter add dev "$1" ingress "${@:2}"; } # rule INTERFACE [chain N] prio N protocol P flower ... action ...
 packets() { tc -s filter show dev "$1" ingress ${2:+prio "$2"} | sed -n 's/.*Sent hardware \([0-9]*\) bytes \([0-9]*\) pkt.*/\2/p' | head -1; }
 rules() { nic show --json | sed -n 's/.*"rules": *\([0-9]*\).*/\1/p'; }

@@ -4,7 +4,7 @@ of_packets() { ovs-ofctl dump-flows br0 "$1" | sed -n 's/.*n_packets=\([0-9]*\).
 
 check_ovs() { # offloaded; ovs-vswitchd stopped; idle flows go
   ovs_up
-  until_true '[[ $(lost n0 10.9.0.2 3 0.3) == 0 ]]' 10 || fail "no ping"
+  until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 10 || fail "no ping"
   until_true '[[ $(offloaded) -ge 2 ]]' || fail "not offloaded"
   appctl dpctl/dump-flows type=ovs | grep -q 'eth_type(0x0800)' && fail "the kernel's datapath has it, too"
   tc filter show dev $V0 ingress | grep -q 'in_hw in_hw_count 1' || fail "not in hardware"
@@ -31,30 +31,30 @@ check_ovs_actions() { # tags, addresses, TTL, ports: offloaded, and a ping comes
   ip -n n0 addr add 10.10.0.1/24 dev eth0.5 && ip -n n0 link set eth0.5 up
   ip -n n1 addr add 10.10.0.2/24 dev eth0
   vsctl set port $V1 tag=5
-  until_true '[[ $(lost n0 10.10.0.2 3 0.3) == 0 ]]' 10 || fail "no ping through a tag"
+  until_true '[[ $(lost n0 10.10.0.2 3 0.3 2) == 0 ]]' 10 || fail "no ping through a tag"
   until_true 'appctl dpctl/dump-flows -m type=offloaded | grep "offloaded:yes, dp:tc" | grep -q pop_vlan' || fail "no pop"
   appctl dpctl/dump-flows -m type=offloaded | grep 'offloaded:yes, dp:tc' | grep -q 'push_vlan(vid=5' || fail "no push"
   vsctl clear port $V1 tag
   ip -n n0 neigh replace 10.9.0.77 lladdr 02:00:00:00:00:77 dev eth0 nud permanent
   printf '%s\n' "ip,in_port=$V0,nw_dst=10.9.0.77,actions=mod_dl_dst:02:00:00:00:00:02,mod_nw_dst:10.9.0.2,mod_nw_ttl:9,output:$V1" \
     "ip,in_port=$V1,nw_src=10.9.0.2,actions=mod_nw_src:10.9.0.77,output:$V0" | ovs-ofctl replace-flows br0 -
-  until_true '[[ $(lost n0 10.9.0.77 3 0.3) == 0 ]]' 10 || fail "no ping through an address"
+  until_true '[[ $(lost n0 10.9.0.77 3 0.3 2) == 0 ]]' 10 || fail "no ping through an address"
   until_true 'appctl dpctl/dump-flows -m type=offloaded | grep "offloaded:yes, dp:tc" | grep -q "set(ipv4(dst=10.9.0.2,ttl=9))"' ||
     fail "$(appctl dpctl/dump-flows -m)"
 }
 check_ovs_software() { # What the card does not do is the kernel's datapath's: nothing is lost.
   ovs_up
   printf '%s\n' "arp,actions=NORMAL" "ip,in_port=$V0,actions=mod_nw_tos:32,output:$V1" "ip,in_port=$V1,actions=output:$V0" | ovs-ofctl replace-flows br0 -
-  until_true '[[ $(lost n0 10.9.0.2 3 0.3) == 0 ]]' 10 || fail "no ping"
+  until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 10 || fail "no ping"
   [[ $(lost n0 10.9.0.2 20 0.05) == 0 ]] || fail "lost"
   appctl dpctl/dump-flows type=ovs | grep -q 'set(ipv4(tos=0x20' || fail "$(appctl dpctl/dump-flows -m)"
   [[ $(offloaded) -ge 1 ]] || fail "the way back is not offloaded"
 }
 check_ovs_card_killed() { # Open vSwitch lives, and goes on with the next card.
   ovs_up
-  until_true '[[ $(lost n0 10.9.0.2 3 0.3) == 0 ]]' 10 || fail "no ping"
+  until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 10 || fail "no ping"
   kill -9 "$card"; wait "$card"
   card_up
-  until_true '[[ $(lost n0 10.9.0.2 3 0.3) == 0 ]]' 20 || fail "no ping after it"
+  until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 20 || fail "no ping after it"
   until_true '[[ $(offloaded) -ge 2 ]]' || fail "not offloaded"
 }

@@ -21,7 +21,7 @@ check_slice() { # output and drop
   ethtool -S $V0 | grep -q 'offloaded_packets: 1[0-9]' || fail "$(ethtool -S $V0)"
   tc filter del dev $V0 ingress
   rule $V0 protocol ip prio 1 flower skip_sw ip_proto icmp action drop
-  [[ $(lost n0 10.9.0.2 5 0.1) == 100 ]] || fail "not dropped"
+  [[ $(lost n0 10.9.0.2 5 0.1 1) == 100 ]] || fail "not dropped"
   until_true '[[ $(packets $V0) == 5 ]]' || fail "dropped $(packets $V0)"
   tc filter del dev $V0 ingress && tc filter del dev $V1 ingress
   [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
@@ -30,7 +30,7 @@ check_misses() { # What no rule decides goes through the representors, here betw
   local i
   ip link add bridge0 type bridge && ip link set bridge0 up
   for i in $V0 $V1; do ip link set $i master bridge0; done
-  until_true '[[ $(lost n0 10.9.0.2 1 0.1) == 0 ]]' 100 || fail "no way"
+  until_true '[[ $(lost n0 10.9.0.2 1 0.1 1) == 0 ]]' 100 || fail "no way"
   [[ $(lost n0 10.9.0.2 300 0.002) == 0 ]] || fail "lost"
   [[ $(ns n0 ping -c 5 -i 0.1 -s 1400 -q 10.9.0.2 | grep -c ' 0% packet loss') == 1 ]] || fail "long ones are lost"
   ns n1 iperf3 -s -1 -D >/dev/null
@@ -53,7 +53,7 @@ check_chains() { # goto; a shared block; a priority that wins
   tc filter show block 7 chain 70000 | grep -q 'in_hw in_hw_count 2' || fail "$(tc filter show block 7)"
   [[ $(rules) == 6 ]] || fail "$(rules) rules"
   rule_in protocol ip prio 3 flower skip_sw ip_proto icmp action drop || fail "drop"
-  [[ $(lost n0 10.9.0.2 3 0.1) == 100 ]] || fail "the lower priority won"
+  [[ $(lost n0 10.9.0.2 3 0.1 1) == 100 ]] || fail "the lower priority won"
   tc filter del block 7 chain 70000; tc filter del block 7
   [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
 }

@@ -21,4 +21,8 @@ if [[ ! -d $folder/kernel/lib ]]; then "$root/tests/peers/guest/machine.sh" "$fo
 version=$(ls "$folder/kernel/lib/modules")
 module=$("$here/build_module.sh" "$build" "$version") || { status=$? && echo "$module" && exit $status; }
 cp "$module/verbatim_nic.ko" "$share/"
-SECONDS_MAX=${SECONDS_MAX:-900} "$root/tests/peers/guest/machine.sh" "$folder" "$share" "$here/guest.sh" "$build" "$share" "$@"
+sources=$(compgen -G '/usr/src/linux-source-*.tar.xz' | tail -n 1) || true
+if [[ -n $sources && ! -d $folder/forwarding ]]; then # Linux's own tests.
+  tar -C "$folder" --strip-components 5 -xf "$sources" --wildcards 'linux-source-*/tools/testing/selftests/net/forwarding'
+fi
+SECONDS_MAX=${SECONDS_MAX:-900} "$root/tests/peers/guest/machine.sh" "$folder" "$share" "$here/guest.sh" "$build" "$share" "$folder" "$@"
