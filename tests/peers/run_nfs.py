@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`verbatim nfs` with Linux's NFS over RDMA, which runs in a guest under QEMU. The guest mounts a server of this machine
+"""`verbatim nfs` with Linux's NFS over RDMA, which runs in a guest under QEMU. The guest mounts a folder of this machine
 through `verbatim nfs serve`: versions 4.0 to 4.2, and files that are compared, verified, and many. Then this machine
 reaches the guest's server through `verbatim nfs client`."""
 
@@ -10,13 +10,9 @@ import subprocess
 import sys
 
 import guest as peer
+from testbed import Failure, Testbed, are_installed, option_parser, wait_until
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "files"))
-
-import nfs_server
-from testbed import Failure, Testbed, option_parser, wait_until
-
-NODE, PORT, SERVER_PORT, CLIENT_PORT = "host", 20049, 12049, 12050
+NODE, PORT, CLIENT_PORT = "host", 20049, 12050
 PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 VERSIONS = ("4.2", "4.1", "4.0")
 FIO = ("fio --name=f --directory=/mnt --size=32M --rw=randwrite --verify=crc32c --direct=1 --ioengine=libaio "
@@ -36,12 +32,13 @@ echo 4 >/proc/fs/nfsd/threads
 
 
 class Gateways:
-    """Of one node: before this machine's server, and before the guest's."""
+    """Of one node: for a folder of this machine, and before the guest's server."""
 
     def __init__(self, testbed, protocol):
         self.testbed = testbed
         self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
-        self.server = nfs_server.NfsServer(testbed.folder, SERVER_PORT)
+        self.data = os.path.join(testbed.folder, "data")
+        os.mkdir(self.data)
 
     def verbatim(self, *words):
         done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "nfs", *words], env=self.environment,
@@ -51,17 +48,19 @@ class Gateways:
         return done.stdout
 
     def serve(self):
-        self.verbatim("serve", "--node", NODE, "--address", peer.OUR_ADDRESS, "--to", f"127.0.0.1:{SERVER_PORT}",
-                      "--listen", peer.OUR_ADDRESS)
+        self.verbatim("serve", self.data, "--node", NODE, "--address", peer.OUR_ADDRESS, "--listen", peer.OUR_ADDRESS)
 
     def client(self):
         self.verbatim("client", peer.ADDRESS, "--node", NODE, "--address", peer.OUR_ADDRESS, "--listen",
                       f"{peer.OUR_ADDRESS}:{CLIENT_PORT}")
 
-    def kill_serve(self):
+    def kill(self, what):
+        """The gateway, or the server, which is a child of its."""
         for one in json.loads(self.verbatim("show", "--node", NODE, "--json")):
             if one["kind"] == "nfs-serve":
-                os.kill(one["process"], signal.SIGKILL)
+                subprocess.run(["pkill", "-KILL", "-P", str(one["process"])], check=True)
+                if what == "gateway":
+                    os.kill(one["process"], signal.SIGKILL)
 
     def down(self):
         print(self.verbatim("show", "--node", NODE), flush=True)
@@ -69,7 +68,7 @@ class Gateways:
 
 
 def mount(guest, version):
-    guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/data /mnt -o rdma,port={PORT},vers={version},sec=sys && "
+    guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/ /mnt -o rdma,port={PORT},vers={version},sec=sys && "
               "grep proto=rdma /proc/mounts")
 
 
@@ -103,12 +102,9 @@ def goes_on_after_a_kill(guest, gateways):
         mount(guest, "4.2")
         load = guest.start(f"{FIO.format('64k')} --time_based --runtime=6 --verify_fatal=1")
         wait_until(lambda: load.output() or load.status() is not None, 60, "the load")
+        gateways.kill(kill)
         if kill == "gateway":
-            gateways.kill_serve()
             gateways.serve()
-        else:
-            gateways.server.kill()
-            gateways.server.start()
         load.expect_success(240)
         guest.run("umount /mnt", 120)
         print(f"passed: {kill} killed", flush=True)
@@ -118,18 +114,21 @@ def reaches_the_guests_server(guest, gateways):
     """This machine's libnfs, and the guest's own kernel over TCP, which writes more than libnfs can."""
     guest.run("modprobe nfsd")
     guest.run(KERNEL_SERVER)
-    guest.run("dd if=/dev/urandom of=/srv/file bs=1M count=16")
+    guest.run("mkdir /srv/data && dd if=/dev/urandom of=/srv/data/file bs=1M count=16")
     gateways.client()
     url = f"nfs://{peer.OUR_ADDRESS}/{{}}?version=4&nfsport={CLIENT_PORT}"
     file = os.path.join(guest.share, "read")
-    for command in (["nfs-ls", url.format("")], ["nfs-cp", url.format("file"), file]):
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
-        if done.returncode != 0 or (command[0] == "nfs-ls" and "file" not in done.stdout):
-            raise Failure(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    guest.run("cmp /host/read /srv/file")
+    listed = subprocess.run(["nfs-ls", url.format("data")], check=False, capture_output=True, text=True, timeout=100)
+    if "file" not in listed.stdout:
+        raise Failure(f"nfs-ls: {listed}")
+    # Until its time of grace is over, the server opens no file.
+    wait_until(lambda: subprocess.run(["nfs-cp", url.format("data/file"), file], check=False, capture_output=True,
+                                      timeout=100).returncode == 0, 60, "nfs-cp to read a file")
+    guest.run("cmp /host/read /srv/data/file")
     for version in VERSIONS:
         guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/ /mnt -o tcp,port={CLIENT_PORT},vers={version},sec=sys && "
-                  "cmp /mnt/file /srv/file && cp /srv/file /mnt/copy && umount /mnt && cmp /srv/copy /srv/file", 200)
+                  "cmp /mnt/data/file /srv/data/file && cp /srv/data/file /mnt/data/copy && umount /mnt && "
+                  "cmp /srv/data/copy /srv/data/file", 200)
         print(f"passed: version {version} by a client of TCP", flush=True)
 
 
@@ -140,8 +139,8 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
     options = parser.parse_args()
-    if why := nfs_server.why_not(alone=False):
-        peer.skip(why)
+    if not are_installed("ganesha.nfsd", "nfs-ls", "nfs-cp"):
+        peer.skip("./setup.sh nfs installs them")
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)
     options.path = "wire"
@@ -157,7 +156,6 @@ def main():
                     print(f"passed: {part.__name__}", flush=True)
             finally:
                 gateways.down()
-                gateways.server.end()
     return 0
 
 
