@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,11 +25,14 @@ constexpr const char* kExamples =
     "speaks TCP mounts 127.0.0.1.\n"
     "\n"
     "Examples:\n"
+    "  verbatim nfs serve --node a /srv/data\n"
     "  verbatim nfs serve --node a --to 127.0.0.1:2049\n"
     "  verbatim nfs client 127.0.0.2 --node b --listen 127.0.0.1:12049\n"
     "  verbatim nfs show --node a\n"
     "  verbatim nfs down --node a";
 constexpr const char* kKinds[] = {"nfs-serve", "nfs-client"};
+
+constexpr TimeNs kPatience = 20 * kSecond;  // nfs-ganesha takes a second or two.
 
 /// Whose gateways: those of a node, or of a host of a fabric.
 struct Place {
@@ -38,7 +42,7 @@ struct Place {
 
 struct UpForm {
   Place place;
-  std::string to, listen;
+  std::string to, listen, folder;
 };
 
 struct ShowForm {
@@ -68,8 +72,11 @@ int up(const char* command, const std::string& kind, const UpForm& form) {
   if (!program) return fail(command, program.error().text);
   std::vector<std::string> words{kind, "--name", name_of(form.place)};
   if (!form.to.empty()) words.insert(words.end(), {"--to", form.to});
+  if (!form.folder.empty())
+    words.insert(words.end(), {"--folder", std::filesystem::absolute(form.folder).string()});
   if (!form.listen.empty()) words.insert(words.end(), {"--listen", form.listen});
-  const auto started = service::start_daemon({.program = *program, .arguments = words});
+  const auto started =
+      service::start_daemon({.program = *program, .arguments = words, .patience = kPatience});
   return started ? 0 : fail(command, started.error().text);
 }
 
@@ -111,11 +118,17 @@ void add_place_options(CLI::App& command, Place& place) {
 }
 
 void add_serve(CLI::App& nfs, int& exit_status) {
-  auto* command = nfs.add_subcommand("serve", "Serve an NFS server's files over RDMA");
+  auto* command =
+      nfs.add_subcommand("serve", "Serve a folder, or an NFS server's files, over RDMA");
   auto form = std::make_shared<UpForm>();
   add_place_options(*command, form->place);
   command->add_option("--to", form->to, "The NFS server, over TCP; default: 127.0.0.1, port 2049")
       ->type_name("IP[:PORT]");
+  command
+      ->add_option("folder", form->folder,
+                   "Instead of a server: a folder, which nfs-ganesha serves")
+      ->type_name("FOLDER")
+      ->excludes("--to");
   command->add_option("--listen", form->listen, "Where clients connect; default: all, port 20049")
       ->type_name("IP[:PORT]");
   command->footer(kExamples);

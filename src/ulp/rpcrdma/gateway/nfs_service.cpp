@@ -9,6 +9,7 @@
 
 #include "service/daemon.h"
 #include "ulp/rdma/buffer_pool.h"
+#include "ulp/rpcrdma/gateway/ganesha.h"
 #include "ulp/rpcrdma/gateway/relay.h"
 
 namespace verbatim::ulp::rpcrdma {
@@ -20,7 +21,7 @@ constexpr std::uint32_t kHeaders = 1024;
 constexpr std::uint32_t kSmallPieces = 512, kLargePieces = 512;  // Of each pool.
 
 struct Settings {
-  std::string listen, to;
+  std::string listen, to, folder;
 };
 
 /// Registered pieces, with the rights that peers have.
@@ -58,7 +59,8 @@ class NfsService {
 
   Result<void> open(const Settings& settings, service::Daemon& daemon) {
     const auto listen = rdma::parse_place(settings.listen, is_server() ? kRdmaPort : kNfsPort);
-    const auto to = rdma::parse_place(settings.to, is_server() ? kNfsPort : kRdmaPort);
+    auto to = rdma::parse_place(settings.to, is_server() ? kNfsPort : kRdmaPort);
+    if (!settings.folder.empty()) to = serve_folder(settings.folder, daemon);
     if (!listen || !to) return std::unexpected((listen ? to : listen).error());
     relay_ =
         std::make_unique<Relay>(Relay::Options{.role = role_, .to = *to, .receives = kReceives});
@@ -67,11 +69,14 @@ class NfsService {
         is_server() ? rdma_->listen(rdma::IpService{*listen}) : tcp_->listen(*listen);
     if (!listener) return std::unexpected(listener.error());
     if (auto attached = rdma_->attach(daemon.loop()); !attached) return attached;
-    daemon.on_status([this, listens = listen->text(), connects = to->text()] {
-      nlohmann::json status = relay_->status();
-      status.update({{"listens", listens}, {"to", connects}});
-      return status;
-    });
+    daemon.on_status(
+        [this, folder = settings.folder, listens = listen->text(), connects = to->text()] {
+          nlohmann::json status = relay_->status();
+          status.update({{"listens", listens}, {"to", connects}});
+          if (!folder.empty())
+            status.update({{"folder", folder}, {"server_restarts", ganesha_->restarts()}});
+          return status;
+        });
     daemon.on_stop([this, &daemon] { relay_->disconnect_all(daemon.loop().now()); },
                    [this] { return relay_->is_empty(); });
     return {};
@@ -79,6 +84,14 @@ class NfsService {
 
  private:
   bool is_server() const { return role_ == Relay::Role::server; }
+
+  /// Before the device is opened, for a child is made.
+  Result<SocketAddress> serve_folder(const std::string& folder, service::Daemon& daemon) {
+    auto server = Ganesha::start({.folder = folder, .name = daemon.name()}, daemon.loop());
+    if (!server) return std::unexpected(server.error());
+    ganesha_ = std::move(*server);
+    return ganesha_->address();
+  }
 
   Result<void> open_drivers(service::Loop& loop) {
     auto driver = rdma::Driver::create(*relay_, {.device = {},
@@ -108,6 +121,7 @@ class NfsService {
 
   const Relay::Role role_;
   // In this order: drivers end before their handler; regions before the device.
+  std::unique_ptr<Ganesha> ganesha_;
   std::unique_ptr<Relay> relay_;
   std::unique_ptr<rdma::Driver> rdma_;
   Memory records_, chunks_;
@@ -124,12 +138,14 @@ int run(Relay::Role role, const service::DaemonKind& kind, const Settings& setti
 }  // namespace
 
 int run_nfs_serve(int argc, char** argv) {
-  Settings settings{.listen = "0.0.0.0", .to = "127.0.0.1"};
+  Settings settings{.listen = "::", .to = "127.0.0.1"};
   const service::Setting known[] = {
       {"listen", "ADDRESS", "", "where clients connect, with a port or 20049 (default: all)",
        &settings.listen},
       {"to", "ADDRESS", "", "the NFS server, with a port or 2049 (default: 127.0.0.1)",
-       &settings.to}};
+       &settings.to},
+      {"folder", "FOLDER", "", "instead of a server: a folder, which nfs-ganesha serves",
+       &settings.folder}};
   return run(Relay::Role::server,
              {.program = "verbatim-ulpd nfs-serve",
               .kind = "nfs-serve",
