@@ -13,6 +13,7 @@
 namespace {
 
 using namespace verbatim;
+using namespace verbatim::ulp;
 using namespace verbatim::ulp::rds;
 
 constexpr std::size_t kFragments = 64;

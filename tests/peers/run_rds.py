@@ -98,7 +98,7 @@ def a_cut_loses_nothing(guest, ours):
     try:
         wait_until(lambda: ours.peer()["sent"] > before["sent"] + 20, 60, "the load")
         subprocess.run(["ip", "link", "set", "tap0", "down"], check=True)
-        kernel_gives_up = guest.start("while rdma resource show qp | grep -q RTS; do usleep 100000; done")
+        kernel_gives_up = guest.start("while rdma resource show qp | grep -q 'type RC.*RTS'; do usleep 100000; done")
         wait_until(lambda: ours.peer()["state"] != "up" or kernel_gives_up.status() is not None, 120, "the cut to be noticed")
         subprocess.run(["ip", "link", "set", "tap0", "up"], check=True)
         if flood.wait(SECONDS) != 0:
