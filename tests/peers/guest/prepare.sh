@@ -11,11 +11,13 @@ cd "$1"
 # The content of the guest; if the list changes, the guest is built again.
 readonly modules=(virtio_pci virtio_net 9pnet_virtio 9p crc32_generic crc32_pclmul crc32c_generic
   crc32c_intel libcrc32c rdma_rxe rdma_ucm)
-readonly modules_on_demand=(nvme_rdma ext4) # For who calls modprobe.
+readonly modules_on_demand=(nvme_rdma ext4
+  ib_iser sd_mod) # For who calls modprobe.
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
   rping ucmatose udaddy rdma_client rdma_server rstream riostream udpong qperf rdma ip
-  nvme fio mkfs.ext4)
+  nvme fio mkfs.ext4
+  iscsid iscsiadm)
 
 say() { echo "guest: $*"; }
 die() {
