@@ -12,11 +12,11 @@ cd "$1"
 readonly modules=(virtio_pci virtio_net 9pnet_virtio 9p crc32_generic crc32_pclmul crc32c_generic
   crc32c_intel libcrc32c rdma_rxe rdma_ucm)
 readonly modules_on_demand=(nvme_rdma nvmet_rdma loop ext4 rpcrdma nfsv3 nfsv4 nfsd rds rds_rdma sd_mod ib_srp
-  ib_srpt ib_isert target_core_mod target_core_file) # For who calls modprobe.
+  ib_srpt ib_iser ib_isert target_core_mod target_core_file) # For who calls modprobe.
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
   rping ucmatose udaddy rdma_client rdma_server rstream riostream udpong qperf rdma ip
-  nvme fio mkfs.ext4 sg_reset)
+  nvme fio mkfs.ext4 sg_reset iscsid iscsiadm)
 readonly programs_if_installed=(mount.nfs exportfs rpc.mountd) # ./setup.sh nfs
 
 say() { echo "guest: $*"; }
