@@ -49,12 +49,12 @@ class IpoibTest(unittest.TestCase):
             self.bed.wait_until_active(*HOSTS)
         self.places = {host: self.enterContext(namespaces()) for host in HOSTS}
 
-    def up(self, host, *options):
-        self.bed.verbatim("ipoib", "up", "--host", host, "--netns", str(self.places[host].pid), *options)
-        self.addCleanup(self.bed.verbatim, "ipoib", "down", "--host", host, check=False)
-        ipv4, ipv6 = HOSTS[host]
-        self.on(host, "ip", "address", "add", f"{ipv4}/24", "dev", "ib0")
-        self.on(host, "ip", "address", "add", f"{ipv6}/64", "dev", "ib0", "nodad")
+    def up(self, host, *options, name="ib0", addresses=None):
+        self.bed.verbatim("ipoib", "up", "--host", host, "--netns", str(self.places[host].pid), "--name", name, *options)
+        self.addCleanup(self.bed.verbatim, "ipoib", "down", "--host", host, "--name", name, check=False)
+        ipv4, ipv6 = addresses or HOSTS[host]
+        self.on(host, "ip", "address", "add", f"{ipv4}/24", "dev", name)
+        self.on(host, "ip", "address", "add", f"{ipv6}/64", "dev", name, "nodad")
 
     def command_on(self, host, *argv):
         place = ("nsenter", "--target", str(self.places[host].pid), "--user", "--net", "--preserve-credentials")
@@ -99,6 +99,42 @@ class IpoibWithoutManager(IpoibTest):
     def test_subnet_manager_is_named(self):
         said = self.refusal("up", "--host", "H1", "--netns", str(self.places["H1"].pid))
         self.assertIn("a subnet manager brings the port up ('verbatim fabric up' with '--manager opensm')", said)
+
+
+class IpoibInPartitions(IpoibTest):
+    has_manager = False
+
+    def setUp(self):
+        super().setUp()
+        partitions = f"{self.bed.folder}/partitions.conf"
+        with open(partitions, "w", encoding="ascii") as file:
+            file.write("Default=0x7fff, ipoib : ALL=full;\nblue=0x0001, ipoib : ALL=full;\nbare=0x0002 : ALL=full;\n")
+        self.bed.start_manager("H1", "-P", partitions)
+        self.bed.wait_until_active(*HOSTS)
+
+    def test_children_of_both_modes(self):
+        """Beside the interface of the default partition, and not in its groups."""
+        blue = {"H1": ("10.8.0.1", "fd08::1"), "H2": ("10.8.0.2", "fd08::2")}
+        for host in HOSTS:
+            self.up(host)
+            self.up(host, "--pkey", "0x8001", *CONNECTED, name="ib0.8001", addresses=blue[host])
+        self.ping("H1", HOSTS["H2"][0], "-s", str(MTU - 28), "-M", "do")
+        for address, header in zip(blue["H2"], (28, 48)):
+            self.ping("H1", address, "-s", str(CONNECTED_MTU - header), "-M", "do")
+        shown = json.loads(self.bed.verbatim("ipoib", "show", "--json", "--host", "H1", "--name", "ib0.8001"))
+        self.assertEqual((shown["pkey"], shown["mode"]), ("0x8001", "connected"))
+        self.assertTrue(all(":8001:" in group["gid"] for group in shown["groups"]))
+        place = str(self.places["H1"].pid)
+        said = self.refusal("up", "--host", "H1", "--netns", place, "--name", "ib1", "--pkey", "0x8007")
+        self.assertIn("0x8007 is not in the port's table, which has 0xffff, 0x8001, 0x8002", said)
+
+    def test_partition_without_its_group_says_so(self):
+        place = str(self.places["H1"].pid)
+        self.addCleanup(self.bed.verbatim, "ipoib", "down", "--host", "H1", check=False)
+        done = subprocess.run([f"{self.bed.build}/bin/verbatim", "ipoib", "up", "--host", "H1", "--netns", place, "--pkey", "2"],
+                              env=self.bed.environment(), text=True, check=True, capture_output=True)
+        self.assertIn("opensm makes it for partitions with the flag 'ipoib'", done.stderr)
+        self.assertFalse(self.shown("H1")["carrier"])
 
 
 class Ipoib(IpoibTest):
