@@ -103,7 +103,9 @@ void Disk::on_end(Channel channel, const std::string& words, TimeNs now) {
     words_ = why->words;
     has_failed_ = has_failed_ || (why->is_final && !facts_);
   } else {
-    words_ = words.empty() ? "the target has disconnected" : words;
+    words_ = !words.empty() ? words
+             : is_known_    ? "the target has disconnected"
+                            : "the target has disconnected during the login: is the secret right?";
   }
   if (std::ranges::find(is_open_, true) != is_open_.end()) return disconnect_all();
   lose(now);

@@ -60,7 +60,8 @@ void Initiator::begin(TimeNs now, InitiatorOutput& out) {
 
 storage::Failure Initiator::on_rejected(Channel, int reason, ByteSpan) {
   constexpr int kNobodyListens = 8, kProtocolRefuses = 28;  // IBA 12.6.7.2.
-  if (reason == kNobodyListens || reason == ECONNREFUSED)
+  // Over iWARP an errno value.
+  if (reason == kNobodyListens || reason == -ECONNREFUSED)
     return {"no iSER target listens there", true};
   if (reason == kProtocolRefuses) return {"the target refuses the connection", true};
   return {fmt::format("the connection is rejected, reason {}", reason), false};

@@ -56,7 +56,8 @@ void Initiator::begin(TimeNs now, InitiatorOutput& out) {
 
 storage::Failure Initiator::on_rejected(Channel channel, int reason, ByteSpan private_data) {
   constexpr int kNobodyListens = 8, kProtocolRefuses = 28;  // IBA 12.6.7.2.
-  if (reason == kNobodyListens || reason == ECONNREFUSED)
+  // Over iWARP an errno value.
+  if (reason == kNobodyListens || reason == -ECONNREFUSED)
     return {"no NVMe target listens there", true};
   const auto why = static_cast<std::size_t>(decode_queue_rejection(private_data));
   if (reason == kProtocolRefuses && why > 0 && why < std::size(kRejections))
