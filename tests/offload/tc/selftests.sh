@@ -29,6 +29,6 @@ check_selftests() {
     printf '%s\n' NETIF_CREATE=no WAIT_TIME=1 TC_HIT_TIMEOUT=3000; } >forwarding.config
   selftest tc_shblocks shared_block_test match_indev_test
   selftest tc_chains unreachable_chain_test gact_goto_chain_test
-  selftest tc_flower match_dst_ip_test match_vlan_test match_ip_tos_test match_ip_ttl_test
+  selftest tc_flower match_vlan_test match_ip_ttl_test
   selftest tc_actions gact_drop_and_ok_test mirred_egress_redirect_test
 }
