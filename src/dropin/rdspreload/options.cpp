@@ -19,7 +19,7 @@ namespace {
 namespace local = ulp::rds::local;
 
 constexpr int kFirstList = 10'000, kLastList = 10'017;  // RDS_INFO_*
-constexpr int kCancelSentTo = 1, kCongestionMonitor = 6;
+constexpr int kCancelSentTo = 1;
 constexpr unsigned long kSetTos = SIOCPROTOPRIVATE, kGetTos = SIOCPROTOPRIVATE + 1;
 
 int fail(int error) {
@@ -115,17 +115,10 @@ EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_
   if (level == SOL_SOCKET) return set_socket_option(fd, option, value, length);
   if (level != local::kLevel) return fail(ENOPROTOOPT);
   if (option == kCancelSentTo) return cancel(fd, value, length);
-  std::uint64_t wide = 0;
   int number = 0;
-  const bool is_wide = option == kCongestionMonitor;
-  if (length < (is_wide ? sizeof wide : sizeof number)) return fail(EINVAL);
-  if (is_wide) {
-    std::memcpy(&wide, value, sizeof wide);
-  } else {
-    std::memcpy(&number, value, sizeof number);
-    wide = static_cast<std::uint32_t>(number);
-  }
-  return set(fd, option, wide);
+  if (length < sizeof number) return fail(EINVAL);
+  std::memcpy(&number, value, sizeof number);
+  return set(fd, option, static_cast<std::uint32_t>(number));
 }
 
 EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* length) {

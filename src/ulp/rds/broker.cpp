@@ -150,7 +150,7 @@ Result<void> Broker::may_send(SocketId id, const SocketAddress& to, std::uint64_
   const bool congested = is_congested(socket, *where);
   if (!congested && !socket.is_paused) return {};
   if (waiter == 0) {
-    socket.was_refused |= congested;
+    if (congested) socket.refused_ports |= monitor_bit(where->port());
     return congested ? refuse(ENOBUFS, fmt::format("port {} is congested", *where))
                      : refuse(EAGAIN, "the socket's send buffer is full");
   }
@@ -225,9 +225,10 @@ void Broker::let_send() {
 void Broker::on_uncongested(std::uint64_t ports) {
   let_send();
   for (auto& [id, socket] : sockets_) {
-    const std::uint64_t news = socket.monitored == 0 ? ports : ports & socket.monitored;
-    const bool wants = socket.monitored != 0 || std::exchange(socket.was_refused, false);
-    if (wants && news != 0) outside_.tell_congestion(id, news);
+    if (socket.refused_ports == 0) continue;
+    const std::uint64_t news = socket.monitors ? ports & socket.refused_ports : ports;
+    socket.refused_ports &= socket.monitors ? ~news : 0;
+    if (news != 0) outside_.tell_congestion(id, news);
   }
 }
 

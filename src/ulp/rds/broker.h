@@ -44,7 +44,7 @@ class Broker {
     std::uint8_t tos = 0;
     std::uint32_t send_limit = kMessageBytesMax;         // SO_SNDBUF
     std::uint32_t receive_limit = 2 * kMessageBytesMax;  // SO_RCVBUF
-    std::uint64_t monitored = 0;                         // RDS_CONG_MONITOR
+    bool monitors = false;                               // RDS_CONG_MONITOR
 
     // The broker's.
     struct Held {
@@ -58,7 +58,7 @@ class Broker {
     std::uint64_t held_bytes = 0;
     bool is_paused = false;
     bool is_congested = false;
-    bool was_refused = false;  // A message to a congested port.
+    std::uint64_t refused_ports = 0;  // Congested ones, as bits: it is told when they are not.
     std::uint64_t sent = 0, received = 0;
   };
   Result<void> open(SocketId socket);

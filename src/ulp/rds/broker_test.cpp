@@ -129,7 +129,7 @@ TEST(RdsBroker, OnlyTheCongestedPortWaits) {
   EXPECT_TRUE(world.broker(0).may_send(here.socket, deaf.own, 0));
 }
 
-TEST(RdsBroker, AMonitorHearsOfItsPortsAlone) {
+TEST(RdsBroker, AMonitorHearsOfThePortsThatHaveRefusedIt) {
   World world({});
   auto& here = world.open(0, 4000);
   auto& other = world.open(0, 4005);
@@ -137,14 +137,14 @@ TEST(RdsBroker, AMonitorHearsOfItsPortsAlone) {
   deaf.reads = false;
   deaf.room = 1;
   world.broker(1).find(deaf.socket)->receive_limit = 1000;
-  world.broker(0).find(here.socket)->monitored = std::uint64_t{1} << (4001 % 64);
-  world.broker(0).find(other.socket)->monitored = std::uint64_t{1} << (4002 % 64);
+  for (const SocketId id : {here.socket, other.socket}) world.broker(0).find(id)->monitors = true;
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(world.send(here, deaf.own, content_of(0, 2000)));
   world.run(2'000);
+  EXPECT_EQ(world.broker(0).may_send(here.socket, deaf.own, 0).error().code, ENOBUFS);
   deaf.reads = true;
   world.broker(1).on_room(deaf.socket);
   world.run(2'000);
-  EXPECT_NE(here.news, 0u);
+  EXPECT_EQ(here.news, std::uint64_t{1} << (4001 % 64));
   EXPECT_EQ(other.news, 0u);
 }
 

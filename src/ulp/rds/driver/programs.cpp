@@ -330,7 +330,7 @@ void Programs::tell_congestion(SocketId socket, std::uint64_t ports) {
   const auto found = programs_.find(socket);
   if (found == programs_.end()) return;
   // A program whose socket is full wakes up, too.
-  const bool is_told = broker_->find(socket)->monitored != 0;
+  const bool is_told = broker_->find(socket)->monitors;
   send(*found->second, {.kind = local::Kind::congestion, .option = is_told ? 1 : 0, .value = ports},
        {}, -1);
 }

@@ -148,7 +148,8 @@ Result<Answer> Programs::set_option(Program& program, const Head& head) {
     case kReceiveErrors:
       return Answer{};
     case kCongestionMonitor:
-      socket.monitored = head.value;
+      socket.monitors = head.value != 0;
+      socket.refused_ports = 0;
       return Answer{};
     case kTransport:
       if (!socket.own.empty()) return refuse(EOPNOTSUPP, "the socket is bound already");
