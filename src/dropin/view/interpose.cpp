@@ -11,6 +11,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 
 #include "dropin/view/next.h"
@@ -167,6 +169,11 @@ VERBATIM_PATH_FIRST(ssize_t, readlink, (char* out, std::size_t size), (out, size
 VERBATIM_PATH_SECOND(ssize_t, readlinkat, int, (char* out, std::size_t size), (out, size))
 VERBATIM_PATH_FIRST(ssize_t, __readlink_chk, (char* out, std::size_t size, std::size_t room),
                     (out, size, room))
+
+VERBATIM_PATH_FIRST(int, statfs, (struct statfs * info), (info))
+VERBATIM_PATH_FIRST(int, statfs64, (struct statfs64 * info), (info))
+VERBATIM_PATH_FIRST(int, statvfs, (struct statvfs * info), (info))
+VERBATIM_PATH_FIRST(int, statvfs64, (struct statvfs64 * info), (info))
 
 VERBATIM_PATH_FIRST(ssize_t, getxattr, (const char* name, void* out, std::size_t size),
                     (name, out, size))

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 #include "base/log.h"
 #include "ulp/engine/portals.h"
-#include "ulp/target/disks.h"
 
 namespace verbatim::ulp::target {
 namespace {
-
-constexpr std::uint16_t kIscsiPort = 3260;
 
 SocketAddress address_of(const Gid& gid, std::uint16_t port) {
   const auto& b = gid.bytes;
@@ -20,6 +18,19 @@ SocketAddress address_of(const Gid& gid, std::uint16_t port) {
 }
 
 }  // namespace
+
+Result<SocketAddress> portal_address(const std::string& name) {
+  const std::size_t colon = std::min(name.rfind(':'), name.size());
+  std::string_view address = std::string_view(name).substr(0, colon);
+  if (address.starts_with('[') && address.ends_with(']'))
+    address = address.substr(1, address.size() - 2);
+  std::uint16_t port = 0;
+  const char* const end = name.data() + name.size();
+  const char* const digits = std::min(name.data() + colon + 1, end);
+  const auto [stop, error] = std::from_chars(digits, end, port);
+  if (error != std::errc{} || stop != end) return refuse(EINVAL, name);
+  return SocketAddress::parse(address, port);
+}
 
 /// Of any address: those that the device has. Nodes of one machine don't take each other's.
 std::vector<SocketAddress> IscsiPortals::addresses_of(const SocketAddress& portal) const {
@@ -36,6 +47,7 @@ std::vector<SocketAddress> IscsiPortals::addresses_of(const SocketAddress& porta
 }
 
 int IscsiPortals::listen_by_tcp(Portal& portal, const SocketAddress& address) {
+  if (address.port() == 0) return 0;  // Linux chooses one that nobody learns.
   for (const SocketAddress& one : addresses_of(address)) {
     const auto listener = tcp_.listen(one);
     if (!listener && listener.error().code == EADDRNOTAVAIL) continue;
@@ -58,7 +70,7 @@ void IscsiPortals::close_streams(Portal& portal) {
 }
 
 int IscsiPortals::open(const std::string& name) {
-  const auto address = parse_place(name, kIscsiPort);
+  const auto address = portal_address(name);
   if (!address) return EINVAL;
   Portal& portal = portals_[name];
   if (portal.uses == 0) {
@@ -87,7 +99,7 @@ void IscsiPortals::add_places(std::vector<std::string>& places) const {
 /// iWARP's ports are TCP's: there the portal is RDMA's alone.
 int IscsiPortals::set_iser(const std::string& name, bool is_on) {
   Portal& portal = portals_.at(name);
-  const auto address = parse_place(name, kIscsiPort);
+  const auto address = portal_address(name);
   const bool is_iwarp = driver_.device().limits().is_iwarp;
   if (!is_on) {
     if (portal.iser_uses == 0 || --portal.iser_uses > 0) return 0;

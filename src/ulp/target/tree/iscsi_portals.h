@@ -13,6 +13,9 @@
 
 namespace verbatim::ulp::target {
 
+/// "10.0.0.1:3260" or "[fd00::1]:3260". EINVAL.
+Result<SocketAddress> portal_address(const std::string& name);
+
 /// Where iSCSI's portals listen: by TCP, and by RDMA if they are told to. Portals of several
 /// targets with the same address share what listens.
 class IscsiPortals {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "ulp/target/disks.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target {
@@ -127,7 +126,7 @@ iscsi::TargetSettings IscsiTree::settings_of(const Node& group) {
   for (const auto& acl : group.child("acls")->children)
     settings.initiators[acl->name] = initiator_of(*acl, attributes.is_set("authentication"));
   for (const auto& portal : group.child("np")->children)
-    if (const auto address = parse_place(portal->name, 0)) settings.portals.push_back(*address);
+    if (const auto address = portal_address(portal->name)) settings.portals.push_back(*address);
   // A group without a portal is nowhere.
   settings.is_enabled &= !settings.portals.empty();
   return settings;

@@ -11,6 +11,7 @@
 
 #include "ulp/target_tree/lio/lio.h"
 #include "ulp/target_tree/nvmet.h"
+#include "ulp/target_tree/parsers.h"
 #include "ulp/target_tree/rdma_cm.h"
 
 namespace verbatim::ulp::target {
@@ -150,6 +151,11 @@ int LiveTree::ask_part(const Node& directory, Ask ask) {
 }
 
 int LiveTree::on_write(const Node& directory, std::string_view attribute, std::string_view value) {
+  // What administrators' programs keep in /etc is the target's folder, which is there.
+  std::error_code ignored;
+  if (attribute == "dbroot" && !value.starts_with("/etc/") &&
+      !std::filesystem::is_directory(target_tree::trimmed(value), ignored))
+    return ENOENT;
   return ask_part(directory,
                   [&](TreePart& part) { return part.on_write(directory, attribute, value); });
 }

@@ -24,9 +24,11 @@ ServedTree::ServedTree(const Engines& engines)
       portals_(engines.runner, engines.driver, engines.tcp, engines.iscsi.iser(),
                engines.iscsi.tcp()),
       iscsi_(engines.iscsi.sessions(), engines.runner, portals_, devices_),
-      nvmet_(engines.nvme, engines.runner, engines.driver, devices_, engines.nvme_receives) {
+      nvmet_(engines.nvme, engines.runner, engines.driver, devices_, engines.nvme_receives),
+      srpt_(engines.driver.device()) {
   tree_.add("target/core", devices_);
   tree_.add("target/iscsi", iscsi_);
+  tree_.add("target/srpt", srpt_);
   tree_.add("nvmet", nvmet_);
 }
 

@@ -6,6 +6,7 @@
 #include "ulp/target/tree/iscsi_tree.h"
 #include "ulp/target/tree/live_tree.h"
 #include "ulp/target/tree/nvmet_tree.h"
+#include "ulp/target/tree/srpt_tree.h"
 
 namespace verbatim::ulp::target {
 
@@ -36,6 +37,7 @@ class ServedTree {
   IscsiPortals portals_;
   IscsiTree iscsi_;
   NvmetTree nvmet_;
+  SrptTree srpt_;
   LiveTree tree_;
 };
 
