@@ -245,7 +245,7 @@ class Ipoib(IpoibTest):
         for mode in ((), CONNECTED):
             for host in HOSTS:
                 self.up(host, *mode)
-            pings = ";".join(f"ping -c 1 -W 20 -s 5000 {address}" for address in HOSTS["H2"])
+            pings = ";".join(f"ping -c 3 -i 0.2 -W 20 -s 5000 {address}" for address in HOSTS["H2"])
             self.bed.verbatim("capture", "-w", path, "--host", "H1", "--", *self.command_on("H1", "sh", "-c", pings))
             for host in HOSTS:
                 self.bed.verbatim("ipoib", "down", "--host", host)
