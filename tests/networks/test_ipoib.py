@@ -239,6 +239,21 @@ class Ipoib(IpoibTest):
         self.expect_streams("10M", "10M")
         self.assertEqual(self.shown("H1")["counters"]["connected_sent"], 0)
 
+    @unittest.skipUnless(shutil.which("tshark"), "tshark is not installed")
+    def test_tshark_decodes_both_modes(self):
+        path = f"{self.bed.folder}/ipoib.pcapng"
+        for mode in ((), CONNECTED):
+            for host in HOSTS:
+                self.up(host, *mode)
+            pings = ";".join(f"ping -c 3 -i 0.2 -W 20 -s 5000 {address}" for address in HOSTS["H2"])
+            self.bed.verbatim("capture", "-w", path, "--host", "H1", "--", *self.command_on("H1", "sh", "-c", pings))
+            for host in HOSTS:
+                self.bed.verbatim("ipoib", "down", "--host", host)
+            seen = {what: subprocess.run(["tshark", "-r", path, "-Y", what], check=True, capture_output=True).stdout
+                    for what in ("arp", "icmp", "icmpv6.nd.na.target_address", "infiniband.bth.opcode < 0x60", "_ws.malformed")}
+            self.assertEqual([what for what, lines in seen.items() if not lines],
+                             ["_ws.malformed"] if mode else ["infiniband.bth.opcode < 0x60", "_ws.malformed"])
+
     def test_subnet_manager_is_killed_and_another_begins(self):
         """What runs goes on without one. The other one knows no group: all are joined again."""
         for host in HOSTS:
