@@ -88,8 +88,6 @@ def is_waited_for(bench):
 
 
 def authenticates(bench):
-    if not bench.target.secret:
-        return
     bench.guest.run(bench.target.secret)
     for name, secret in (("secrets", "secretofbob12"), ("wrong", "secretofeve12")):
         with open(f"{bench.testbed.folder}/{name}", "w", encoding="ascii") as file:
@@ -127,7 +125,7 @@ def main():
             for target in targets:
                 guest.run(target.set_up)
                 print(f"{target.__doc__} of Linux {guest.version} over {options.stack}", flush=True)
-                for part in PARTS:
+                for part in PARTS if target.secret else PARTS[:-1]:
                     part(Bench(testbed, guest, target))
                     print(f"passed: {part.__name__}", flush=True)
     return 0
