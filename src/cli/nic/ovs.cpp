@@ -19,14 +19,14 @@ constexpr const char* kExamples =
     "root, no huge pages, no service of the system. 'shell' runs a command there, where\n"
     "ovs-vsctl, ovs-appctl, ovs-ofctl and verbatim find them. With '--mode dpu' Open\n"
     "vSwitch and the card are on a DPU, and the functions on its host: 'host' runs a\n"
-    "command there.\n"
+    "command there. Behind '--', 'up' takes Open vSwitch's settings (other_config).\n"
     "\n"
     "Examples:\n"
     "  verbatim nic ovs up\n"
     "  verbatim nic ovs shell -- ip netns exec vf0 ping -c 3 10.9.0.2\n"
     "  verbatim nic ovs shell -- ovs-appctl dpctl/dump-flows type=offloaded\n"
     "  verbatim nic ovs down\n"
-    "  verbatim nic ovs up --mode dpu\n"
+    "  verbatim nic ovs up --mode dpu -- n-offload-threads=4\n"
     "  verbatim nic ovs host -- ip netns exec vf0 ping -c 3 10.9.0.2";
 
 struct Form {
@@ -50,7 +50,7 @@ int ovs(const Form& form, const std::vector<std::string>& after_dashes) {
   }
   std::vector<std::string> words{*program, form.what};
   if (is_up) words.insert(words.end(), {form.functions, form.mode});
-  if (is_shell) words.insert(words.end(), after_dashes.begin(), after_dashes.end());
+  if (is_up || is_shell) words.insert(words.end(), after_dashes.begin(), after_dashes.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -104,7 +104,7 @@ void release_ports(Device& device) {
   while (!device.ports.empty()) {
     rte_eth_dev* const ethdev = device.ports.back()->ethdev;
     if (ethdev != nullptr && ethdev->state != RTE_ETH_DEV_UNUSED) {
-      ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
+      kPortOperations.dev_close(ethdev);
       rte_eth_dev_release_port(ethdev);
     }
     device.ports.pop_back();

@@ -60,12 +60,6 @@ int stop(rte_eth_dev* ethdev) {
   return stopped;
 }
 
-int close(rte_eth_dev* ethdev) {
-  ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
-  port_of(ethdev).ethdev = nullptr;
-  return 0;
-}
-
 int info(rte_eth_dev* ethdev, rte_eth_dev_info* info) {
   const Port& port = port_of(ethdev);
   info->max_mac_addrs = 1;
@@ -117,6 +111,15 @@ void release_receive(rte_eth_dev* ethdev, std::uint16_t index) {
 }
 void release_send(rte_eth_dev* ethdev, std::uint16_t index) {
   delete static_cast<Queue*>(std::exchange(ethdev->data->tx_queues[index], nullptr));
+}
+
+/// The queues end with the port: they hold its card.
+int close(rte_eth_dev* ethdev) {
+  for (std::uint16_t i = 0; i < ethdev->data->nb_rx_queues; ++i) release_receive(ethdev, i);
+  for (std::uint16_t i = 0; i < ethdev->data->nb_tx_queues; ++i) release_send(ethdev, i);
+  ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
+  port_of(ethdev).ethdev = nullptr;
+  return 0;
 }
 
 int update_link(rte_eth_dev* ethdev, int) {
