@@ -206,13 +206,15 @@ def answers_as_the_kernel(bench):
         return re.sub("HOME|DISKS|ADDRESS|GID|OUT", lambda found: names[found[0]], text)
     os.makedirs(f"{bench.home}/out", exist_ok=True)
     first = f"{bench.home}/out/saveconfig-1.json"
-    for name in ("disk0.img", "disk1.img", ".targetcli/prefs.bin"):
-        if os.path.exists(f"{bench.home}/{name}"):
-            os.unlink(f"{bench.home}/{name}")
+    kept = f"{bench.home}/.config/verbatim/target/a/rtslib"
+    for path in (f"{bench.home}/.targetcli/prefs.bin", f"{kept}/saveconfig.json"):
+        if os.path.exists(path):
+            os.unlink(path)
+    shutil.rmtree(f"{kept}/backup")
     for words, expected in recorded_commands():
         status, output = bench.run("a", "targetcli", *(named(word) for word in words))
         if words == ["saveconfig"] and not os.path.exists(first):
-            shutil.copy(f"{bench.home}/.config/verbatim/target/a/rtslib/saveconfig.json", first)
+            shutil.copy(f"{kept}/saveconfig.json", first)
         output = re.sub(r"\.{3,}", "...", output + f"[status {status}]\n")
         output = re.sub(r"^alias: [0-9a-f]+$", "alias: *", output, flags=re.M)
         output = re.sub(r"'ramdisk:\w+' exist", "'ramdisk:*' exist", output)
