@@ -146,7 +146,7 @@ Result<void> Ganesha::spawn() {
   return loop_.watch(ended_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) { on_end(); });
 }
 
-Result<void> Ganesha::wait_until_it_listens() const {
+Result<void> Ganesha::wait_until_it_listens() {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (!listens(address_)) {
     if (std::chrono::steady_clock::now() > until || waitpid(process_, nullptr, WNOHANG) != 0) {
@@ -155,6 +155,7 @@ Result<void> Ganesha::wait_until_it_listens() const {
     }
     std::this_thread::sleep_for(kPause);
   }
+  has_served_ = true;
   return {};
 }
 
@@ -174,7 +175,7 @@ Ganesha::~Ganesha() {
   kill(process_, SIGKILL);
   waitpid(process_, nullptr, 0);
   std::error_code error;
-  fs::remove_all(state_, error);
+  if (has_served_) fs::remove_all(state_, error);  // Else its log tells why.
 }
 
 }  // namespace verbatim::ulp::rpcrdma

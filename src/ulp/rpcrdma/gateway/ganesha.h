@@ -38,7 +38,7 @@ class Ganesha {
   Result<void> find();
   Result<void> write_configuration();
   Result<void> spawn();
-  Result<void> wait_until_it_listens() const;
+  Result<void> wait_until_it_listens();
   void on_end();
   std::string log_file() const { return state_ + "/log"; }
 
@@ -49,6 +49,7 @@ class Ganesha {
   pid_t process_ = 0;
   UniqueFd ended_;  // A pidfd.
   std::uint32_t restarts_ = 0;
+  bool has_served_ = false;
 };
 
 }  // namespace verbatim::ulp::rpcrdma

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <dirent.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace verbatim::ulp::rpcrdma {
@@ -36,8 +37,9 @@ std::string key_of(int at, const char* name) {
   handle.handle_bytes = kHandleBytes;
   int mount = 0;
   const int flags = *name == '\0' ? AT_EMPTY_PATH : 0;
-  return ::name_to_handle_at(at, name, &handle, &mount, flags) == 0 ? key_of(handle)
-                                                                    : std::string();
+  // Not the library's call: that is ours, and comes back here.
+  const long done = syscall(SYS_name_to_handle_at, at, name, &handle, &mount, flags);
+  return done == 0 ? key_of(handle) : std::string();
 }
 
 void HandleTable::put(const std::string& key, std::string path) {
@@ -47,6 +49,7 @@ void HandleTable::put(const std::string& key, std::string path) {
 }
 
 void HandleTable::add(const std::string& key, int at, const char* name) {
+  if (key.empty()) return;
   std::string path = *name == '/' ? std::string() : path_of(at);
   if (!path.empty() && *name != '\0') path += '/';
   const std::lock_guard lock(mutex_);

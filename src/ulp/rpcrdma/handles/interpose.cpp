@@ -53,7 +53,7 @@ extern "C" {
   static auto* const real = next<decltype(renameat)>("renameat");
   const int done = real(from, name, to, new_name);
   const int error = errno;
-  if (done == 0) static_cast<void>(key_of(to, new_name));  // By the call above.
+  if (done == 0) table().add(key_of(to, new_name), to, new_name);
   errno = error;
   return done;
 }
