@@ -136,7 +136,8 @@ def main():
                 run_parts(guest, Target(testbed, PROTOCOLS[options.stack], WORDS), "nvme", PARTS)
             if options.only != "nvme":
                 words = storage_srp.words(storage_srp.initiator_of(guest))
-                run_parts(guest, Target(testbed, PROTOCOLS[options.stack], words), "srp", storage_srp.PARTS)
+                run_parts(guest, Target(testbed, PROTOCOLS[options.stack], words), "srp",
+                          storage_srp.parts(options.stack))
     return 0
 
 

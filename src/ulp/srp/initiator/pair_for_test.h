@@ -22,7 +22,7 @@ class Pair {
   static constexpr storage::Channel kChannel{};
 
   explicit Pair(TargetBench& target, InitiatorSettings settings = usual())
-      : target_(target), scratch_(storage::kScratchBytes) {
+      : scratch_(storage::kScratchBytes) {
     initiator = std::make_unique<Initiator>(settings, memory_of(scratch_));
     initiator->begin(now, out_);
     const auto& request = out_.connect[0];
@@ -238,7 +238,6 @@ class Pair {
     return true;
   }
 
-  TargetBench& target_;
   std::vector<std::byte> scratch_;
   std::unique_ptr<storage::Session> session_;
   std::unique_ptr<storage::StoreBench> store_;
