@@ -15,17 +15,17 @@ void expect_transparent(const World::Options& options, std::uint64_t seeds, int 
   }
 }
 
-TEST(RpcRdmaWorld, WhatOneEndSaysIsWhatTheOtherHears) { expect_transparent({}, 40, 150); }
+TEST(RpcRdmaWorld, WhatOneEndSaysIsWhatTheOtherHears) { expect_transparent({}, 12, 150); }
 
 TEST(RpcRdmaWorld, WithMemoryForFewCallsAtATime) {
-  expect_transparent({.large_pieces = 2 * kPiecesMax}, 20, 100);
+  expect_transparent({.large_pieces = 2 * kPiecesMax}, 8, 100);
 }
 
 TEST(RpcRdmaWorld, WithPeersThatSendAndReceiveTheLeast) {
-  expect_transparent({.limits = {.send = 1024, .receive = 1024}}, 20, 100);
+  expect_transparent({.limits = {.send = 1024, .receive = 1024}}, 8, 100);
 }
 
-TEST(RpcRdmaWorld, WithConnectionsThatEndAtAnyTime) { expect_transparent({.cut = 0.01}, 30, 100); }
+TEST(RpcRdmaWorld, WithConnectionsThatEndAtAnyTime) { expect_transparent({.cut = 0.01}, 10, 100); }
 
 }  // namespace
 }  // namespace verbatim::ulp::rpcrdma
