@@ -18,7 +18,9 @@ PORT = 4000
 SOCKETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rds_sockets.py")
 
 
-class RdsTestbed(Testbed):
+class RdsNodes:
+    """A testbed whose programs run with `--rds`."""
+
     faults = ""
 
     def __exit__(self, kind, error, trace):
@@ -30,7 +32,7 @@ class RdsTestbed(Testbed):
         return [*super().run_options(node), "--rds", *(("--fault", self.faults) if self.faults else ())]
 
     def rds(self, command, node, *words, fails=False):
-        options = [*Testbed.run_options(self, node), *words]
+        options = [*super().run_options(node), *words]
         done = subprocess.run([f"{self.build}/bin/verbatim", "rds", command, *options], env=self.environment(),
                               check=False, capture_output=True, text=True, timeout=SECONDS)
         if fails is not None and (done.returncode != 0) != fails:
@@ -50,6 +52,10 @@ class RdsTestbed(Testbed):
         wait_until(lambda: said in program.output() or program.ended(),
                    SECONDS, f"{words[0]} to begin")
         return program
+
+
+class RdsTestbed(RdsNodes, Testbed):
+    pass
 
 
 def ping(testbed):

@@ -50,7 +50,13 @@ bool Broker::forget_one() {
     return peer.state == State::down && peer.connection.waiting() == 0 && peer.held_bytes == 0;
   });
   if (found == peers_.end()) return false;
-  std::erase(dirty_, found->second.get());
+  Peer* const peer = found->second.get();
+  std::erase(dirty_, peer);
+  for (auto& [id, socket] : sockets_) {
+    for (Socket::Held& held : socket.held) {
+      if (held.of == peer) held.of = nullptr;  // Empty messages.
+    }
+  }
   peers_.erase(found);
   return true;
 }

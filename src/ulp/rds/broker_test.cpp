@@ -229,6 +229,25 @@ TEST(RdsBroker, PeersAreBoundedAndThoseWhoAreGoneMakeRoom) {
   EXPECT_EQ(world.broker(0).peers().size(), 2u);
 }
 
+TEST(RdsBroker, AnEmptyMessageOutlivesItsPeer) {
+  World world({.nodes = 3, .peers_max = 1});
+  auto& here = world.open(0, 4000);
+  auto& there = world.open(1, 4001);
+  here.reads = false;
+  here.room = 0;
+  ASSERT_TRUE(world.send(there, here.own, {}));
+  world.run(2'000);
+  world.set_apart(true);
+  world.run(2'000);
+  ASSERT_TRUE(world.send(here, World::address(2, 1), {}));  // The other peer makes room.
+  EXPECT_EQ(world.peer(0, 1), nullptr);
+  here.room = 1;
+  here.reads = true;
+  world.broker(0).on_room(here.socket);
+  world.run(100);
+  EXPECT_EQ(here.read.size(), 1u);
+}
+
 struct Hostile {
   const char* name;
   Header header;

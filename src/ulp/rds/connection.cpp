@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 namespace verbatim::ulp::rds {
@@ -175,13 +174,18 @@ void Connection::fill(WorkList& work, const CongestionMap& own) {
 
 /// Peers take sequences with gaps.
 void Connection::cancel(SocketId socket, std::uint16_t port) {
-  const auto first = queue_.begin() + static_cast<std::ptrdiff_t>(next_ + (fragment_ > 0 ? 1 : 0));
-  const auto kept = std::stable_partition(first, queue_.end(), [&](const Outgoing& one) {
-    const bool is_meant = port == 0 || one.destination_port == port;
-    return one.socket != socket || !is_meant || one.was_sent;
-  });
-  std::move(kept, queue_.end(), std::back_inserter(released_));
-  queue_.erase(kept, queue_.end());
+  std::size_t kept = next_ + (fragment_ > 0 ? 1 : 0);
+  for (std::size_t i = kept; i < queue_.size(); ++i) {
+    Outgoing& one = queue_[i];
+    const bool is_meant =
+        one.socket == socket && (port == 0 || one.destination_port == port) && !one.was_sent;
+    if (is_meant) {
+      released_.push_back(std::move(one));
+    } else if (i != kept++) {
+      queue_[kept - 1] = std::move(one);
+    }
+  }
+  queue_.resize(std::min(kept, queue_.size()));
 }
 
 void Connection::disown(SocketId socket) {

@@ -50,7 +50,7 @@ class World {
 
   struct Received {
     SocketAddress from;
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes{};
   };
   /// A program's socket and what it has read.
   struct Program {
