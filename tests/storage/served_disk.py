@@ -66,7 +66,8 @@ class ServedDisk:
         return hashlib.md5(data).hexdigest()
 
     def fio(self, *options):
-        return ("fio", "--name=disk", "--ioengine=nbd", "--uri=URI", "--rw=randwrite", "--iodepth=16", *options)
+        return ("fio", "--name=disk", "--ioengine=nbd", "--uri=URI", "--rw=randwrite", "--iodepth=16",
+                "--verify_state_save=0", *options)
 
     def is_verified(self):
         self.run(*self.fio("--bs=4k", "--size=8M", "--verify=crc32c", "--verify_state_save=0"))

@@ -186,6 +186,10 @@ TEST(NvmeHost, SilenceEndsTheSession) {
   EXPECT_EQ(never.on_time(15 * kSecond), "the target does not finish the login within 15 s");
 }
 
+TEST(NvmeHost, AnAnswerBeforeItsTimeIsNone) {
+  EXPECT_EQ(Bench().in({}, Channel{1}), "an answer on a queue that is not connected");
+}
+
 TEST(NvmeHost, LogsOut) {
   Bench bench;
   bench.log_in();

@@ -62,6 +62,7 @@ void Initiator::on_io(const Completion& completion, InitiatorOutput& out) {
     facts_ = known_;
     return;
   }
+  if (io_.empty()) return close("an answer on a queue that is not connected", false, out);
   const std::uint16_t index = raw(completion.command) % entries_;
   Entry& entry = io_[index];
   if (!entry.is_taken || entry.id != completion.command)
