@@ -80,8 +80,9 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
   const std::string file = file_of(name);
   auto lock = LockFile::take(folder->agent_lock(file), 0);
   if (!lock && lock.error().code == EWOULDBLOCK) {
-    return refuse(
-        EEXIST, fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(), name.kind));
+    return refuse(EEXIST,
+                  fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(),
+                              name.kind.substr(0, name.kind.find('-'))));  // nfs-serve: nfs.
   }
   if (!lock) return std::unexpected(lock.error());
   auto listener = listen_at(folder->socket(file));
