@@ -104,8 +104,9 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
   if (!lock && lock.error().code == EWOULDBLOCK && is_ending(process_of(name)))
     lock = LockFile::take(folder->agent_lock(file), kEndPatience);
   if (!lock && lock.error().code == EWOULDBLOCK) {
-    return refuse(
-        EEXIST, fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(), name.kind));
+    return refuse(EEXIST,
+                  fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(),
+                              name.kind.substr(0, name.kind.find('-'))));  // nfs-serve: nfs.
   }
   if (!lock) return std::unexpected(lock.error());
   auto listener = listen_at(folder->socket(file));

@@ -102,7 +102,9 @@ def serves_again_after_the_server_was_killed(bench):
 
 
 def serves_again_after_a_gateway_was_killed(bench):
-    os.kill(bench.show("a")["process"], signal.SIGKILL)
+    process = bench.show("a")["process"]
+    os.kill(process, signal.SIGKILL)
+    wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the gateway to end")
     bench.serve()
     wait_until(lambda: bench.run("nfs-cat", bench.url("below/file9")).stdout == b"file9", SECONDS, "the file")
 

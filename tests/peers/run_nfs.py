@@ -61,6 +61,7 @@ class Gateways:
                 subprocess.run(["pkill", "-KILL", "-P", str(one["process"])], check=True)
                 if what == "gateway":
                     os.kill(one["process"], signal.SIGKILL)
+                    wait_until(lambda: not os.path.exists(f"/proc/{one['process']}"), 60, "the gateway to end")
 
     def down(self):
         print(self.verbatim("show", "--node", NODE), flush=True)

@@ -101,7 +101,6 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
     {"VERBATIM_TARGET", check_anything},
-    {"VERBATIM_NFS_FOLDER", check_anything},
     {"VERBATIMD", check_program},
 });
 

@@ -124,7 +124,7 @@ Result<void> Ganesha::spawn() {
       program_.c_str(), "-F",   "-f", configuration.c_str(), "-L", log.c_str(), "-p",
       lock.c_str(),     nullptr};
   const std::string preload = "LD_PRELOAD=" + library_;
-  const std::string exported = "VERBATIM_NFS_FOLDER=" + options_.folder;
+  const std::string exported = "HANDLES_FOLDER=" + options_.folder;
   const std::array<const char*, 4> environment = {preload.c_str(), exported.c_str(),
                                                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
   const pid_t parent = getpid();

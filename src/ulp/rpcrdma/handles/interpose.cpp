@@ -16,7 +16,7 @@ using verbatim::ulp::rpcrdma::key_of;
 /// Lives until the process has ended: other threads may still call when statics are destroyed.
 HandleTable& table() {
   static HandleTable& the_table = *[] {
-    const char* const exported = getenv("VERBATIM_NFS_FOLDER");
+    const char* const exported = getenv("HANDLES_FOLDER");
     return new HandleTable(exported == nullptr ? "/" : exported);
   }();
   return the_table;
