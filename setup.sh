@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [compat] [peers] [lint] [nic] [package]
+Usage: ./setup.sh [test] [compat] [peers] [nfs] [lint] [nic] [package]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
@@ -13,6 +13,7 @@ preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibve
   test   also installs what the test suite needs, and builds the tests
   compat also installs the programs that ./compat.sh runs
   peers  also installs what ./test.sh --peers makes its guest of
+  nfs    also installs the NFS servers of the tests; their packages start services where systemd runs
   lint   also installs what .ci/run needs to check form
   nic    also builds the DPDK driver of the SmartNIC (Debian 12), which Open vSwitch loads
   package also makes Debian packages of what it has built: build/debs/*.deb
@@ -32,7 +33,7 @@ die() {
 groups=(build demo)
 for argument in "$@"; do
   case $argument in
-    test | compat | peers | lint | nic | package) groups+=("$argument") ;;
+    test | compat | peers | nfs | lint | nic | package | targets) groups+=("$argument") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac

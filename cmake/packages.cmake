@@ -89,6 +89,12 @@ if(TARGET rte_net_verbatim)
 does not ask for it."
     PACKAGE_DEPENDS "verbatim ${same_version}" PACKAGE_RECOMMENDS "openvswitch-switch-dpdk")
 endif()
+if(TARGET nbdkit_verbatim)
+  debian_package(nbdkit verbatim-nbdkit "RDMA without RDMA hardware: disks for programs that know NBD"
+"The plugin by which 'verbatim disk' serves a disk of an iSER or NVMe over
+Fabrics target by nbdkit, to qemu-img, nbdcopy, fio and other programs."
+    PACKAGE_DEPENDS "verbatim ${same_version}, nbdkit" PACKAGE_SUGGESTS "libnbd-bin, qemu-utils, fio")
+endif()
 # A link, because dpkg keeps a file of /etc when its package is removed, but not a link. Its name sorts before those of
 # the files that name the system's folders: the loader takes a library from the first folder that has it.
 install(FILES cmake/debian/system/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides

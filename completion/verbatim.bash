@@ -35,7 +35,7 @@ _verbatim() {
       --) _verbatim_other_command $((word + 1)); return ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[word]}
-         elif [[ $command == fabric || $command == cluster || $command == target || $command == nic || $command == ipoib ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
+         elif [[ $command == fabric || $command == cluster || $command == target || $command == nfs || $command == disk || $command == nic || $command == ipoib || $command == lnet || $command == rds ]]; then command="$command ${COMP_WORDS[word]}"; fi ;;
     esac
   done
   case $previous in
@@ -47,19 +47,19 @@ _verbatim() {
     --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
     --path) _verbatim_reply "auto wire direct" "$current"; return ;;
     --for) _verbatim_reply "10s 1min" "$current"; return ;;
-    -w | --write | --check | --svg | --socket) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    -w | --write | --check | --svg | --socket | --auth) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
     --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
     --manager) _verbatim_reply "none opensm" "$current"; return ;;
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --vfs | --prefix | --rules) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
-    "") _verbatim_reply "run env config devices status fabric cluster ipoib target nic capture fault doctor $common" "$current" ;;
-    run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --fabric --host $common" "$current" ;;
+    "") _verbatim_reply "run env config devices status fabric cluster ipoib lnet rds target nfs disk nic capture fault doctor $common" "$current" ;;
+    run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --rds --fabric --host $common" "$current" ;;
     env) _verbatim_reply "$node_options $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
@@ -89,16 +89,32 @@ _verbatim() {
     "ipoib up") _verbatim_reply "--name --mode --pkey --netns --fabric --host $node_options $common" "$current" ;;
     "ipoib down" | "ipoib neigh") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
     "ipoib show") _verbatim_reply "--name --json --fabric --host $node_options $common" "$current" ;;
+    rds) _verbatim_reply "up down show ping $common" "$current" ;;
+    "rds up" | "rds down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "rds show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    "rds ping") _verbatim_reply "--count --interval --from --fabric --host $node_options $common" "$current" ;;
+    lnet) _verbatim_reply "up down show ping test $common" "$current" ;;
+    "lnet up") _verbatim_reply "--net --route --port --fabric --host $node_options $common" "$current" ;;
+    "lnet down" | "lnet ping") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "lnet show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    "lnet test") _verbatim_reply "--read --write --bytes --requests --concurrency --check --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
     "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    nfs) _verbatim_reply "serve client show down $common" "$current" ;;
+    "nfs serve") _verbatim_reply "--to --listen --fabric --host $node_options $common" "$current" ;;
+    "nfs client") _verbatim_reply "--listen --fabric --host $node_options $common" "$current" ;;
+    "nfs show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
+    "nfs down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "disk list") _verbatim_reply "--json $common" "$current" ;;
+    disk | "disk "*) _verbatim_reply "list --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
-    "nic up") _verbatim_reply "--vfs --prefix --rules --socket --device --name $common" "$current" ;;
+    "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;
-    "nic ovs") _verbatim_reply "up down shell -- --vfs $common" "$current" ;;
+    "nic ovs") _verbatim_reply "up down shell host -- --vfs --mode $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;

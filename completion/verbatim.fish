@@ -66,6 +66,28 @@ function __verbatim_is_in_ipoib
     test (count $words) -ge 3; and test $words[2] = ipoib; and contains -- $words[3] $argv
 end
 
+function __verbatim_is_before_rds_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = rds
+end
+
+# Whether the command of `rds` is one of these.
+function __verbatim_is_in_rds
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = rds; and contains -- $words[3] $argv
+end
+
+function __verbatim_is_before_lnet_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = lnet
+end
+
+# Whether the command of `lnet` is one of these.
+function __verbatim_is_in_lnet
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = lnet; and contains -- $words[3] $argv
+end
+
 function __verbatim_is_before_target_command
     set -l words (commandline -opc)
     test (count $words) -eq 2; and test $words[2] = target
@@ -75,6 +97,28 @@ end
 function __verbatim_is_in_target
     set -l words (commandline -opc)
     test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
+end
+
+function __verbatim_is_before_nfs_command
+    set -l words (commandline -opc)
+    test (count $words) -eq 2; and test $words[2] = nfs
+end
+
+# Whether the command of `nfs` is one of these.
+function __verbatim_is_in_nfs
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = nfs; and contains -- $words[3] $argv
+end
+
+# Whether a disk's URL is asked for, or one of its options.
+function __verbatim_is_in_disk
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and test $words[2] = disk; and not test "$words[3]" = list
+end
+
+function __verbatim_is_in_disk_list
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test $words[2] = disk; and test $words[3] = list
 end
 
 function __verbatim_is_before_nic_command
@@ -102,13 +146,17 @@ complete -c verbatim -n __verbatim_is_before_command -a status -d 'Show nodes, p
 complete -c verbatim -n __verbatim_is_before_command -a fabric -d 'Start, show and end InfiniBand fabrics'
 complete -c verbatim -n __verbatim_is_before_command -a cluster -d 'Run programs on many nodes, as mpirun does'
 complete -c verbatim -n __verbatim_is_before_command -a ipoib -d 'Interfaces of IP over InfiniBand'
+complete -c verbatim -n __verbatim_is_before_command -a lnet -d "Lustre's network"
+complete -c verbatim -n __verbatim_is_before_command -a rds -d 'Reliable Datagram Sockets'
 complete -c verbatim -n __verbatim_is_before_command -a target -d 'Serve a disk by NVMe over Fabrics and iSCSI'
+complete -c verbatim -n __verbatim_is_before_command -a nfs -d 'Serve and reach files by NFS over RDMA'
+complete -c verbatim -n __verbatim_is_before_command -a disk -d 'Have a target\'s disk, by NBD'
 complete -c verbatim -n __verbatim_is_before_command -a nic -d 'A SmartNIC that Open vSwitch offloads into'
 complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node\'s packets into a file for Wireshark'
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -127,17 +175,48 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_target up down show; or __verbatim_is_in_ipoib up down show neigh' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run' -l rds -d 'It has AF_RDS sockets'
+complete -c verbatim -n __verbatim_is_before_rds_command -a up -d 'Keep a broker'
+complete -c verbatim -n __verbatim_is_before_rds_command -a down -d 'End the broker'
+complete -c verbatim -n __verbatim_is_before_rds_command -a show -d 'Show peers, sockets and counters'
+complete -c verbatim -n __verbatim_is_before_rds_command -a ping -d 'Ask a peer for an answer'
+complete -c verbatim -n '__verbatim_is_in_rds show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s c -l count -d 'So many'
+complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s i -l interval -d 'Seconds between two'
+complete -c verbatim -n '__verbatim_is_in_rds ping' -x -l from -d 'An address of the node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a up -d 'Start a node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a down -d 'End a node'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a show -d 'Show peers and counters'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a ping -d 'Ask another node who it is'
+complete -c verbatim -n __verbatim_is_before_lnet_command -a test -d 'Test the way to another node'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l net -a o2ib -d 'A network it is at'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l route -d 'Which node leads to a network'
+complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l port -a 987 -d 'Of all nodes'
+complete -c verbatim -n '__verbatim_is_in_lnet show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -l read -d 'It sends bulks'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -l write -d 'It fetches bulks'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l bytes -a '4096 65536 1048576' -d 'Of a bulk'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l requests -d 'How many'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l concurrency -d 'At once'
+complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l check -a 'full simple none' -d 'Bytes that are compared'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
 complete -c verbatim -n __verbatim_is_before_ipoib_command -a neigh -d 'Show neighbours'
 complete -c verbatim -n '__verbatim_is_in_ipoib up down show neigh' -x -l name -a ib0 -d 'The interface'
-complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a datagram -d 'How packets travel'
+complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a 'datagram connected' -d 'How packets travel'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
 complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
 complete -c verbatim -n '__verbatim_is_in_ipoib show' -l json -d 'Print JSON'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a serve -d 'Serve an NFS server\'s files over RDMA'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a client -d 'Reach an RDMA server for clients that speak TCP'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a show -d 'Show a node\'s NFS gateways and their clients'
+complete -c verbatim -n __verbatim_is_before_nfs_command -a down -d 'End a node\'s NFS gateways'
+complete -c verbatim -n '__verbatim_is_in_nfs serve' -x -l to -a 127.0.0.1 -d 'The NFS server, over TCP'
+complete -c verbatim -n '__verbatim_is_in_nfs serve client' -x -l listen -d 'Where clients connect'
+complete -c verbatim -n '__verbatim_is_in_nfs show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
 complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'
@@ -150,13 +229,21 @@ complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-host -d 'All h
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi -d 'Name of the iSCSI target'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi-listen -d 'Where initiators connect'
 complete -c verbatim -n '__verbatim_is_in_target up' -r -l iscsi-auth -d 'File of users and secrets of CHAP'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l srp -d 'Identifier of the SRP port'
+complete -c verbatim -n '__verbatim_is_in_target up' -f -l srp -d 'Identifier of an SRP port'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l srp-listen -d 'Where SRP initiators connect'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-srp-initiator -d 'A port that may log in'
 complete -c verbatim -n '__verbatim_is_in_target up' -f -l allow-any-srp-initiator -d 'All SRP initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-initiator -d 'An initiator that may log in'
 complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-initiator -d 'All initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_target show' -l json -d 'Print JSON'
+complete -c verbatim -n __verbatim_is_in_disk -a list -d 'Show the disks that are served'
+complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
+complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
+complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an IQN or NQN'
+complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret of CHAP'
+complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
+complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
+complete -c verbatim -n __verbatim_is_in_disk_list -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
 complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'
@@ -215,10 +302,11 @@ complete -c verbatim -n __verbatim_is_before_nic_command -a down -d 'End a card'
 complete -c verbatim -n __verbatim_is_before_nic_command -a ovs -d 'Open vSwitch of Debian with a card'
 complete -c verbatim -n '__verbatim_is_in_nic up show flows stats down' -x -l name -d 'The card'
 complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l vfs -d 'How many functions'
+complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l mode -a 'host dpu' -d 'Where Open vSwitch is'
 complete -c verbatim -n '__verbatim_is_in_nic up' -x -l prefix -d 'Of the interfaces'
 complete -c verbatim -n '__verbatim_is_in_nic up' -x -l rules -d 'Room for rules'
 complete -c verbatim -n '__verbatim_is_in_nic up' -r -l socket -d 'Where a driver connects'
 complete -c verbatim -n '__verbatim_is_in_nic up' -r -l device -d 'Of the kernel\'s driver'
 complete -c verbatim -n '__verbatim_is_in_nic show flows stats' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in_nic stats' -l watch -d 'Once a second'
-complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell' -d 'What to do'
+complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell host' -d 'What to do'

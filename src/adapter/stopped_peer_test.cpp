@@ -126,6 +126,26 @@ TEST_F(StoppedPeer, IsNoPeerThatHasNoProcessorForAWhile) {
   EXPECT_EQ(Status::success, left.next().status);
 }
 
+/// A queue pair that becomes ready to receive meanwhile is served, and not left to the wire.
+TEST_F(StoppedPeer, CostsNoNewQueuePairItsTargetIfItOnlyLacksAProcessor) {
+  connect();
+  DirectTarget& held = target();
+  enter(right, QpState::reset);
+  enter(left, QpState::reset);
+  ASSERT_TRUE(held.lock.try_lock());
+  std::thread holder([&held] {
+    const TimeNs end = monotonic_now() + kSecond / 5;
+    while (monotonic_now() < end) std::this_thread::yield();
+    const TargetLock target_lock(held, std::adopt_lock);
+  });
+  connect();
+  holder.join();
+  EXPECT_FALSE(held.given_up);
+  ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 64), &right));
+  EXPECT_EQ(Status::success, left.next().status);
+  EXPECT_EQ(0u, left.qp->counters().packets_sent.value());
+}
+
 TimeNs processor_time() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

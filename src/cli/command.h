@@ -26,10 +26,13 @@ void add_status(CLI::App& app, int& exit_status);
 void add_fabric(CLI::App& app, int& exit_status);
 void add_cluster(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_ipoib(CLI::App& app, int& exit_status);
+void add_lnet(CLI::App& app, int& exit_status);
 void add_nic(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_capture(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 void add_fault(CLI::App& app, int& exit_status);
 void add_target(CLI::App& app, int& exit_status);
+void add_nfs(CLI::App& app, int& exit_status);
+void add_disk(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exit_status);
 
 /// Adds `--node`, `--address`, `--protocol` and `--roce`. `choice` must outlive the command.

@@ -26,7 +26,7 @@ bool is_regular_file(const std::string& path) {
 }
 
 /// Which of Debian's packages has the programs whose names begin so; the first that fits.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kPackages{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 24> kPackages{{
     {"ibv_", "ibverbs-utils"},
     {"ib_acme", "ibacm"},
     {"ibacm", "ibacm"},
@@ -39,6 +39,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kPackage
     {"saquery", "infiniband-diags"},
     {"sminfo", "infiniband-diags"},
     {"smp", "infiniband-diags"},
+    {"nbdkit", "nbdkit"},
     {"opensm", "opensm"},
     {"osmtest", "opensm"},
     {"qperf", "qperf"},

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/rds/rds.h"
 
 namespace {
 
@@ -61,7 +62,11 @@ int main(int argc, char** argv) {
   verbatim::cli::add_fabric(app, exit_status);
   verbatim::cli::add_cluster(app, command, exit_status);
   verbatim::cli::add_ipoib(app, exit_status);
+  verbatim::cli::add_lnet(app, exit_status);
+  verbatim::cli::add_rds(app, exit_status);
   verbatim::cli::add_target(app, exit_status);
+  verbatim::cli::add_nfs(app, exit_status);
+  verbatim::cli::add_disk(app, exit_status);
   verbatim::cli::add_nic(app, command, exit_status);
   verbatim::cli::add_capture(app, command, exit_status);
   verbatim::cli::add_fault(app, exit_status);

@@ -18,6 +18,8 @@
 #include "cli/fault.h"
 #include "cli/help.h"
 #include "cli/program.h"
+#include "cli/rds/broker.h"
+#include "cli/target/target_name.h"
 
 namespace verbatim::cli {
 namespace {
@@ -128,6 +130,7 @@ struct Form {
   std::optional<std::string> faults;
   bool uses_rsockets = false;
   bool uses_sdp = false;
+  bool uses_rds = false;
 };
 
 /// Returns only on failure.
@@ -161,7 +164,17 @@ int execute(const Form& form, std::vector<std::string> command) {
       return kExitUsage;
     }
   }
+  if (form.uses_rds) {
+    if (const auto set = use_rds_library(); !set) {
+      fmt::print(stderr, "verbatim run: --rds: {}\n", set.error().text);
+      return kExitFailure;
+    }
+  }
   hold_node();
+  if (const auto shown = show_target_tree(target_of(form.node, form.host), command[0]); !shown) {
+    fmt::print(stderr, "verbatim run: the node's target: {}\n", shown.error().text);
+    return kExitFailure;
+  }
   const StartFailure failure = become_program(*program, std::move(command));
   fmt::print(stderr, "verbatim run: {}\n", failure.text);
   return failure.exit_status;
@@ -178,6 +191,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
       ->type_name("FAULTS");
   run->add_flag("--rsockets", form->uses_rsockets, "Its TCP and UDP sockets become rsockets");
   run->add_flag("--sdp", form->uses_sdp, "Its TCP sockets use SDP; rules: LIBSDP_CONFIG_FILE");
+  run->add_flag("--rds", form->uses_rds, "It has AF_RDS sockets (Reliable Datagram Sockets)");
   run->prefix_command();
   run->footer(kExamples);
   run->callback([run, form, &command, &exit_status] {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include <fcntl.h>
@@ -23,6 +27,7 @@ enum Type : std::uint16_t { kQuestion = 1, kAnswer, kLongAnswer };
 constexpr std::size_t kInlineBytes = 32 << 10;
 constexpr std::size_t kAnswerBytesMax = 256 << 20;
 constexpr std::string_view kPrefix = "ulp+";
+constexpr TimeNs kEndPatience = 10 * kSecond;  // For one that has been killed.
 
 std::string file_of(const ServiceName& name) {
   return fmt::format("{}{}+{}", kPrefix, name.kind, name.name);
@@ -71,6 +76,23 @@ Result<nlohmann::json> parse(std::string_view text) {
   return json;
 }
 
+/// Whether the process has been killed, or ends: it holds its lock until its memory is free.
+bool is_ending(pid_t process) {
+  constexpr unsigned long kExiting = 0x4;  // PF_EXITING, of the kernel's <linux/sched.h>.
+  if (process <= 0) return false;
+  const auto text_of = [process](const char* file) {
+    std::ifstream stream(fmt::format("/proc/{}/{}", process, file));
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const std::string stat = text_of("stat"), status = text_of("status");
+  unsigned long flags = 0, pending = 0;
+  if (const auto name_end = stat.rfind(')'); name_end != stat.npos)
+    std::sscanf(stat.c_str() + name_end, ") %*c %*d %*d %*d %*d %*d %lu", &flags);
+  if (const auto at = status.find("ShdPnd:"); at != status.npos)
+    std::sscanf(status.c_str() + at, "ShdPnd: %lx", &pending);
+  return (flags & kExiting) != 0 || (pending >> (SIGKILL - 1) & 1) != 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& loop) {
@@ -79,6 +101,8 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
   if (!folder) return std::unexpected(folder.error());
   const std::string file = file_of(name);
   auto lock = LockFile::take(folder->agent_lock(file), 0);
+  if (!lock && lock.error().code == EWOULDBLOCK && is_ending(process_of(name)))
+    lock = LockFile::take(folder->agent_lock(file), kEndPatience);
   if (!lock && lock.error().code == EWOULDBLOCK) {
     return refuse(
         EEXIST, fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(), name.kind));
@@ -94,6 +118,12 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
     return self->answer(client, asked);
   });
   return control;
+}
+
+Result<std::string> folder_of(const ServiceName& name) {
+  auto folder = RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  return folder->path() + "/" + file_of(name) + ".files";
 }
 
 Control::Control(RuntimeFolder folder, std::string file, LockFile lock)

@@ -58,6 +58,8 @@ Result<void> end(const ServiceName& name, TimeNs patience = 10 * kSecond);
 std::vector<Result<nlohmann::json>> ask(const std::vector<ServiceName>& names,
                                         const nlohmann::json& question, TimeNs patience);
 
+/// The path of a folder that the daemon may have beside its socket, for files of its own.
+Result<std::string> folder_of(const ServiceName& name);
 /// All that have a socket in the runtime folder. A daemon that was killed leaves one.
 std::vector<ServiceName> services();
 /// The process that has the daemon's lock; 0: none.

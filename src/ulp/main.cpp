@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include "ulp/ipoib/driver/ipoib_service.h"
+#include "ulp/lnet/driver/lnet_service.h"
+#include "ulp/rpcrdma/gateway/nfs_service.h"
+#include "ulp/rds/driver/rds_service.h"
 #include "ulp/target/target_service.h"
 
 namespace {
@@ -16,6 +19,12 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"ipoib", "an interface of IP over InfiniBand", verbatim::ulp::ipoib::run_ipoib},
+    {"lnet", "a node of Lustre's network", verbatim::ulp::lnet::run_lnet},
+    {"nfs-client", "an NFS server that speaks RDMA, for clients that speak TCP",
+     verbatim::ulp::rpcrdma::run_nfs_client},
+    {"nfs-serve", "NFS over RDMA, in front of an NFS server that speaks TCP",
+     verbatim::ulp::rpcrdma::run_nfs_serve},
+    {"rds", "the broker of a node's RDS sockets", verbatim::ulp::rds::run_rds},
     {"target", "serves disks to hosts of storage protocols", verbatim::ulp::target::run_target},
 };
 

@@ -21,6 +21,7 @@ from forger import Forger
 from packets import icmp_packet, udp_packet
 
 TCP_SYN = 2
+ATTEMPTS = 20
 ROUTERS = {4: "10.77.0.254", 6: "fd77::254"}
 
 # Type, code, word after the checksum.
@@ -61,15 +62,16 @@ def answer(forger, packet):
         forger.send(source, icmp_packet(ROUTERS[version], source, kind, code, word, quoted))
 
 
-def expect_path_mtu(hosts, addresses, protocol):
-    """Checks that the host accepts forged packets, by the kernel's table of routes."""
+def believing_hosts(hosts, addresses):
+    """Returns the hosts that have accepted forged packets, by the path MTU in the kernel's table of routes."""
+    believing = set()
     for node, peer in (("a", "b"), ("b", "a")):
         enter = ["nsenter", "--net", "--target", str(hosts.pids[node]), "--"] if hosts.pids[node] else []
         route = json.loads(subprocess.run([*enter, "ip", "-json", "route", "get", addresses[peer]], check=True,
                                           capture_output=True, text=True).stdout)
-        mtu = next((metric["mtu"] for metric in route[0].get("metrics", ()) if "mtu" in metric), None)
-        if mtu is None or mtu > 1400:
-            raise Failure(f"the ICMP errors have not lowered the path MTU of {node}'s route ({protocol}): {route}")
+        if any(metric.get("mtu", 1500) <= 1400 for metric in route[0].get("metrics", ())):
+            believing.add(node)
+    return believing
 
 
 def attack(options, protocol):
@@ -81,7 +83,13 @@ def attack(options, protocol):
                     answer(forger, udp_packet(addresses[node], roce.PORT, addresses[peer], roce.PORT, b"\0" * 20))
                 for rounds in (1, 1, 1, 100):
                     rping(hosts, addresses["a"], rounds)
-            expect_path_mtu(hosts, addresses, protocol)
+                # On a busy machine the forger comes too late for TCP, whose windows have gone on.
+                for _ in range(ATTEMPTS):
+                    if len(believing := believing_hosts(hosts, addresses)) == len(hosts.pids):
+                        break
+                    rping(hosts, addresses["a"], 100)
+                else:
+                    raise Failure(f"the ICMP errors have lowered the path MTU on {believing} only ({protocol})")
             print(f"passed: {protocol} to {addresses['a']} among {forger.sent} ICMP errors", flush=True)
 
 

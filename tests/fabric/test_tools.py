@@ -2,7 +2,6 @@
 """Debian's management programs on a fabric of three switches and four hosts under Debian's opensm: what they say is
 compared with the topology."""
 
-import ipaddress
 import itertools
 import re
 import sys
@@ -187,47 +186,6 @@ class Administration(unittest.TestCase):
 
     def test_groups(self):
         self.assertIn("0xC000", BED.run("H2", "saquery", "-g"))
-
-
-class Targets(unittest.TestCase):
-    """Programs of SRP find the ports whose capabilities say that an agent of device management is there."""
-
-    TARGET, DEVICE_MANAGEMENT = 0x0200000000100000, 1 << 19
-
-    def setUp(self):
-        if not are_installed("ibsrpdm", "srp_daemon"):
-            self.skipTest("no srptools")
-
-    def capabilities(self, host):
-        """As the port's agent shows them, and as its programs see them."""
-        told = fields_of(BED.run("H2", "smpquery", "portinfo", str(BED.lids()[host]), "1"))["CapMask"]
-        seen = BED.run(host, "cat", "/sys/class/infiniband/verbatim0/ports/1/cap_mask")
-        return int(told, 16), int(seen, 16)
-
-    @staticmethod
-    def search(host, *argv):
-        """What a program prints that looks for the SCSI hosts of this machine, which may have no such folder."""
-        prepared = 'mkdir /sys/class/scsi_host && exec "$@"'
-        return BED.run(host, *BED.with_own("/sys/class", "sh", "-c", prepared, "sh", *argv))
-
-    def test_a_target_is_found_while_its_agent_runs(self):
-        self.assertEqual(self.search("H2", "ibsrpdm", "-c"), "")
-        target = BED.start_dialogue("H3", f"{BED.build}/bin/srp_target", hex(self.TARGET))
-        self.addCleanup(BED.end, target)
-        self.assertEqual(target.stdout.readline(), "ready\n")
-        told, _ = self.capabilities("H3")
-        self.assertTrue(told & self.DEVICE_MANAGEMENT)
-        wait_until(lambda: self.capabilities("H3")[1] == told, 30, "the view to have the port's capabilities")
-        gid = ipaddress.IPv6Address(BED.hosts()["H3"]["gid"]).packed.hex()
-        guid = f"{self.TARGET:016x}"
-        line = f"id_ext={guid},ioc_guid={guid},dgid={gid},pkey=ffff,service_id={guid}\n"
-        # The manager reads the port again when its trap has come.
-        wait_until(lambda: self.search("H2", "ibsrpdm", "-c") == line, 30, "ibsrpdm to find the target")
-        self.assertIn(f"service[  0]: {guid} / SRP.T10:{guid}", self.search("H4", "ibsrpdm"))
-        self.assertEqual(self.search("H4", "srp_daemon", "-o", "-c", "-a", "-i", "verbatim0", "-p", "1"), line)
-        BED.end(target)
-        wait_until(lambda: not self.capabilities("H3")[0] & self.DEVICE_MANAGEMENT, 30, "a port without an agent")
-        wait_until(lambda: self.search("H2", "ibsrpdm", "-c") == "", 30, "ibsrpdm to find none")
 
 
 class Ping(unittest.TestCase):

@@ -22,13 +22,13 @@ class SdpNodes:
         options = [*super().run_options(node), *(() if node in self.without else ("--sdp",))]
         return [*options, "--fault", self.faults] if self.faults else options
 
-    def set_rules(self, text, *nodes):
-        """Rules in libsdp.conf's form; none: SDP, and TCP where the other end has none."""
+    def set_rules(self, text, *nodes, **variables):
+        """Rules in libsdp.conf's form; none: SDP, and TCP where the other end has none. Further variables beside them."""
         for node in nodes or ("a", "b"):
             path = f"{self.folder}/libsdp.{node}.conf"
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
-            self.set_variables(node, LIBSDP_CONFIG_FILE=path)
+            self.set_variables(node, LIBSDP_CONFIG_FILE=path, **variables)
 
     def listens_by_sdp(self, port):
         return any(bound["space"] == "sdp" and bound["port"] == port for bound in self.bound_ports("a"))

@@ -11,6 +11,7 @@ from test_epoll import NGINX, REDIS  # noqa: E402
 from testbed import SKIPPED, Failure, are_installed, option_parser, wait_until  # noqa: E402
 
 SECONDS = 60
+PAGE_BYTES = 200_000
 PYTHON = "/usr/bin/python3"
 ENDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stream_ends.py")
 PROGRAMS = os.path.join(TESTS, "programs")
@@ -86,20 +87,20 @@ def run_redis(testbed):
 
 def run_nginx(testbed):
     """A program that forks: the connections of a listener that its master has made are its workers'."""
-    for node in ("a", "b"):
-        testbed.set_variables(node, RDMAV_FORK_SAFE="1")
+    testbed.set_rules("log min-level 7\n" + ONLY_SDP, RDMAV_FORK_SAFE="1")
     port = testbed.free_port()
     os.mkdir(f"{testbed.folder}/pages")
     os.chmod(testbed.folder, 0o755)
     with open(f"{testbed.folder}/pages/page", "wb") as page:
-        page.write(os.urandom(200_000))
+        page.write(os.urandom(PAGE_BYTES))
     with open(f"{testbed.folder}/nginx.conf", "w", encoding="ascii") as file:
         user = "user root;\n" if os.geteuid() == 0 else ""
         file.write(user + NGINX.format(workers=2, folder=testbed.folder, address=testbed.address("a"), port=port))
     server = testbed.start_server("a", ["nginx", "-c", f"{testbed.folder}/nginx.conf", "-p", testbed.folder], port)
     client = testbed.start("b", ["ab", "-k", "-n", "1000", "-c", "50", f"http://{testbed.address('a')}:{port}/page"])
     client.expect_success(SECONDS)
-    for line in ("Complete requests:      1000", "Failed requests:        0"):
+    for line in ("Complete requests:      1000", "Failed requests:        0",
+                 f"SDP: connect {testbed.address('a')}:{port}: SDP"):
         if line not in client.output():
             raise Failure(f"ab does not say {line!r}")
     if not any(program["name"] == "nginx" for program in testbed.status("a")):

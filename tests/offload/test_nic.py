@@ -53,7 +53,7 @@ class Card(unittest.TestCase):
                                 (("--rules", "0"), "rules 0: a number"),
                                 (("--prefix", "muchtoolong"), "1 to 10 characters")):
             up = verbatim("up", *words)
-            self.assertEqual(up.returncode, 2, words)
+            self.assertEqual(up.returncode, 2, (words, up.stderr))
             self.assertIn(sentence, up.stderr)
 
     def test_without_the_kernels_driver(self):

@@ -73,7 +73,7 @@ class Job:
 class Guest:
     """A context manager, to be used inside a testbed, whose folder it uses."""
 
-    def __init__(self, folder, system, stack):
+    def __init__(self, folder, system, stack, megabytes=2048):
         self.share = os.path.join(folder, "guest")
         self.stack = stack
         self._jobs = []
@@ -81,7 +81,7 @@ class Guest:
         self._console = open(os.path.join(folder, "console"), "wb")
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
-             "-cpu", "max", "-smp", "2", "-m", "2048", "-nographic", "-no-reboot", "-nodefaults",
+             "-cpu", "max", "-smp", "2", "-m", str(megabytes), "-nographic", "-no-reboot", "-nodefaults",
              "-serial", "stdio", "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initramfs.gz",
              "-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init "
              f"guest_stack={stack} guest_mtu={MTU} guest_address={ADDRESS} guest_address_6={ADDRESS_6}",

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`verbatim target` with Linux's nvme-rdma as its host, which runs in a guest under QEMU: discovery, a file system that
-is the same after it was mounted again, random writes that are verified, and a target that is killed under load."""
+"""`verbatim target` with Linux's nvme-rdma as its host and ib_srp as its initiator, which run in a guest under QEMU:
+discovery, a file system that is the same after it was mounted again, random writes that are verified, and a target that
+is killed under load."""
 
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 
 import guest as peer
+import storage_srp
 from testbed import Failure, Testbed, option_parser, wait_until
 
 NODE, PORT = "host", 4420
@@ -21,9 +23,15 @@ CONNECT = (f"nvme connect {PLACE} -n {NQN} -q {{host}} -i 2 -Q 32 --reconnect-de
            f"until [ -b {DISK} ]; do usleep 50000; done")
 
 
+WORDS = ("--nvme", NQN, "--ram", "64M", "--listen", f"{peer.OUR_ADDRESS}:{PORT}", "--allow-host", HOST)
+
+
 class Target:
-    def __init__(self, testbed, protocol):
+    def __init__(self, testbed, protocol, words):
         self.testbed = testbed
+        self.words = words
+        testbed.set_addresses(NODE, peer.OUR_ADDRESS)
+        testbed.set_variables(NODE, VERBATIM_PROTOCOL=protocol)
         self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
 
     def verbatim(self, *words):
@@ -34,17 +42,25 @@ class Target:
         return done.stdout
 
     def up(self):
-        self.verbatim("up", "--node", NODE, "--address", peer.OUR_ADDRESS, "--nvme", NQN, "--ram", "64M",
-                      "--listen", f"{peer.OUR_ADDRESS}:{PORT}", "--allow-host", HOST)
+        self.verbatim("up", "--node", NODE, "--address", peer.OUR_ADDRESS, *self.words)
 
     def down(self):
-        self.verbatim("down", "--node", NODE)
+        """Hides no failure of what was before."""
+        subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", "down", "--node", NODE], env=self.environment,
+                       check=False, timeout=60)
+
+    def start(self, program, *words):
+        """A program of the tests on the target's node."""
+        return self.testbed.start(NODE, [f"{self.testbed.build}/bin/{program}", *words])
 
     def show(self):
         return json.loads(self.verbatim("show", "--node", NODE, "--json"))
 
     def kill(self):
-        os.kill(self.show()["process"], signal.SIGKILL)
+        """Until it has gone, it has the name of the target."""
+        process = self.show()["process"]
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not os.path.exists(f"/proc/{process}"), 60, "the killed target to be gone")
 
     def is_empty(self):
         return self.show()["connections"] == 0
@@ -94,25 +110,33 @@ PARTS = (refuses_a_stranger, is_discovered_and_connected, keeps_a_file_system, v
          is_killed_under_load, is_left)
 
 
+def run_parts(guest, target, protocol, parts):
+    target.up()
+    try:
+        for part in parts:
+            part(guest, target)
+            print(f"passed: {protocol} {part.__name__}", flush=True)
+    finally:
+        target.down()
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
+    parser.add_argument("--only", choices=("nvme", "srp"), help="one protocol")
     options = parser.parse_args()
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)
     options.path = "wire"
     with Testbed(options) as testbed:
-        target = Target(testbed, PROTOCOLS[options.stack])
         with peer.Guest(testbed.folder, system, options.stack) as guest:
-            print(f"host: nvme-rdma over {options.stack} of Linux {guest.version}", flush=True)
-            guest.run("modprobe nvme_rdma && modprobe ext4")
-            target.up()
-            try:
-                for part in PARTS:
-                    part(guest, target)
-                    print(f"passed: {part.__name__}", flush=True)
-            finally:
-                target.down()
+            print(f"hosts: nvme-rdma and ib_srp over {options.stack} of Linux {guest.version}", flush=True)
+            guest.run(f"modprobe nvme_rdma && modprobe ext4 && {storage_srp.MODULES}")
+            if options.only != "srp":
+                run_parts(guest, Target(testbed, PROTOCOLS[options.stack], WORDS), "nvme", PARTS)
+            if options.only != "nvme":
+                words = storage_srp.words(storage_srp.initiator_of(guest))
+                run_parts(guest, Target(testbed, PROTOCOLS[options.stack], words), "srp", storage_srp.PARTS)
     return 0
 
 

@@ -176,6 +176,14 @@ TEST_F(DaemonTest, AfterItWasKilledTheNextOneStarts) {
   EXPECT_NE(process_of(kEcho), process);
 }
 
+TEST_F(DaemonTest, OneThatIsKilledIsWaitedForByTheNext) {
+  for (int times = 0; times < 20; ++times) {
+    ASSERT_TRUE(start());
+    kill(process_of(kEcho), SIGKILL);
+  }
+  ASSERT_TRUE(start());
+}
+
 TEST_F(DaemonTest, LogsWithTimes) {
   const std::string log = folder_ + "/log";
   setenv("VERBATIM_LOG", "info", 1);

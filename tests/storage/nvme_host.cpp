@@ -59,12 +59,23 @@ std::uint64_t word_of(std::uint64_t seed, std::uint64_t block) {
   return sim::Random(seed ^ block * 0x9e3779b97f4a7c15).next();
 }
 
+/// The disk in sectors of 512 bytes; its blocks are so many sectors each.
+struct Disk {
+  std::uint64_t sectors = 0, sectors_per_block = 1;
+};
+
 /// Writes pieces of its share of the disk and reads them back, with many commands at a time.
 class Worker {
  public:
-  Worker(HostQueue& queue, std::uint32_t slots, std::uint64_t first, std::uint64_t blocks,
-         std::uint64_t seed)
-      : queue_(queue), slots_(slots), first_(first), blocks_(blocks), seed_(seed), random_(seed) {}
+  Worker(HostQueue& queue, const Disk& disk, std::uint32_t slots, std::uint64_t first,
+         std::uint64_t blocks, std::uint64_t seed)
+      : queue_(queue),
+        disk_(disk),
+        slots_(slots),
+        first_(first),
+        blocks_(blocks),
+        seed_(seed),
+        random_(seed) {}
 
   /// One pass over all its blocks.
   bool pass(bool is_write) {
@@ -74,8 +85,10 @@ class Worker {
     std::map<std::uint32_t, Piece> out;
     while (at < first_ + blocks_ || !out.empty()) {
       while (at < first_ + blocks_ && !free.empty()) {
-        const std::uint64_t count = std::min<std::uint64_t>(
-            first_ + blocks_ - at, random_.chance(0.5) ? 8 : random_.between(1, 255));
+        const std::uint64_t wanted = random_.chance(0.5) ? 8 : random_.between(1, 255);
+        const std::uint64_t whole =
+            std::max(wanted - wanted % disk_.sectors_per_block, disk_.sectors_per_block);
+        const std::uint64_t count = std::min<std::uint64_t>(first_ + blocks_ - at, whole);
         send(free.back(), {at, count}, is_write);
         out[free.back()] = {at, count};
         free.pop_back();
@@ -105,8 +118,8 @@ class Worker {
                     .id = CommandId{static_cast<std::uint16_t>(slot)},
                     .namespace_id = 1,
                     .data = queue_.describe(slot, bytes),
-                    .first_block = piece.first,
-                    .blocks = static_cast<std::uint32_t>(piece.count)};
+                    .first_block = piece.first / disk_.sectors_per_block,
+                    .blocks = static_cast<std::uint32_t>(piece.count / disk_.sectors_per_block)};
     for (std::uint64_t i = 0; i < bytes / 8; ++i) {
       const std::uint64_t word = is_write ? word_of(seed_, piece.first + i / 64) + i % 64 : 0;
       store_le(&memory[i * 8], word);
@@ -128,17 +141,21 @@ class Worker {
   }
 
   HostQueue& queue_;
+  const Disk disk_;
   const std::uint32_t slots_;
   const std::uint64_t first_, blocks_, seed_;
   sim::Random random_;
 };
 
-std::uint64_t blocks_of(HostQueue& admin) {
+Disk disk_of(HostQueue& admin) {
   AdminCommand command{.opcode = AdminOpcode::identify,
                        .namespace_id = 1,
                        .data = admin.describe(0, kIdentifyBytes)};
   if (admin.ask(command).status != Status::success) give_up("no namespace 1");
-  return load_le<std::uint64_t>(admin.slot(0).data());
+  constexpr std::size_t kFirstFormat = 128;  // NVMe base specification, Identify Namespace: LBAF0.
+  const auto data = admin.slot(0);
+  const std::uint64_t per_block = 1u << (std::to_integer<unsigned>(data[kFirstFormat + 2]) - 9);
+  return {load_le<std::uint64_t>(data.data()) * per_block, per_block};
 }
 
 int io(const Where& where, std::map<std::string, std::string> options) {
@@ -148,14 +165,17 @@ int io(const Where& where, std::map<std::string, std::string> options) {
   const auto queue_count = static_cast<std::uint16_t>(number("queues", 2));
   const auto entries = static_cast<std::uint32_t>(number("entries", 32));
   const auto admin = connect_admin(where);
-  const std::uint64_t share = std::min<std::uint64_t>(blocks_of(*admin), 32768) / queue_count;
+  const Disk disk = disk_of(*admin);
+  std::uint64_t share = std::min<std::uint64_t>(disk.sectors, 32768) / queue_count;
+  share -= share % disk.sectors_per_block;
   std::vector<std::unique_ptr<HostQueue>> queues;
   std::deque<Worker> workers;
   for (std::uint16_t i = 1; i <= queue_count; ++i) {
     std::string why;
     queues.push_back(HostQueue::connect(where, i, entries, admin->controller(), why));
     if (queues.back() == nullptr) give_up(fmt::format("queue {}: {}", i, why));
-    workers.emplace_back(*queues.back(), entries - 1, (i - 1) * share, share, number("seed", 1));
+    workers.emplace_back(*queues.back(), disk, entries - 1, (i - 1) * share, share,
+                         number("seed", 1));
   }
   fmt::print("connected\n");
   std::fflush(stdout);

@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -21,13 +22,13 @@ class Bench:
 
     def __init__(self, testbed, protocol):
         self.testbed = testbed
+        self.variables = {} if protocol is None else {"VERBATIM_PROTOCOL": protocol}
         for node in ("a", "b"):
-            testbed.set_variables(node, VERBATIM_PROTOCOL=protocol)
-        self.protocol = protocol
+            testbed.set_variables(node, **self.variables)
         self.place = f"{testbed.address('a')}:{testbed.free_port()}"
 
     def verbatim(self, *words):
-        environment = self.testbed.environment() | {"VERBATIM_PROTOCOL": self.protocol}
+        environment = self.testbed.environment() | self.variables
         done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", *words], env=environment, check=False,
                               capture_output=True, text=True, timeout=SECONDS)
         if done.returncode != 0:
@@ -38,11 +39,14 @@ class Bench:
         self.verbatim("up", "--node", "a", "--address", self.testbed.address("a"), "--srp", PORT, "--ram", "4M",
                       "--srp-listen", self.place, *words)
 
+    def where(self):
+        return ("--node", "a")
+
     def down(self):
-        self.verbatim("down", "--node", "a")
+        self.verbatim("down", *self.where())
 
     def show(self):
-        return json.loads(self.verbatim("show", "--node", "a", "--json"))
+        return json.loads(self.verbatim("show", *self.where(), "--json"))
 
     def start(self, initiator=INITIATOR, target=PORT, *words):
         return self.testbed.start("b", [f"{self.testbed.build}/bin/srp_initiator", self.place, initiator, target,
@@ -54,6 +58,16 @@ class Bench:
         output = program.output()
         if found != status or any(word not in output for word in words):
             raise Failure(f"srp_initiator: status {found}, expected {status} and {words} in:\n{output}")
+
+    def disk(self, rounds):
+        """Our own initiator."""
+        line = f"id_ext={PORT[:16]},ioc_guid={PORT[16:]},dest={self.place}"
+        return self.testbed.start("b", [f"{self.testbed.build}/bin/srp_disk", str(rounds), line])
+
+    def kill(self):
+        process = self.show()["process"]
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the killed target to be gone")
 
     def expect_incident(self, words):
         def is_there():
@@ -99,6 +113,25 @@ def second_login_ends_the_first(bench):
     bench.down()
 
 
+def our_initiator_resumes(bench):
+    """The target is killed under load, and what is written before is lost with its memory: so it is written again."""
+    bench.up("--allow-any-srp-initiator")
+    disk = bench.disk(100)
+    disk.expect_success(SECONDS)
+    if "4194304 bytes" not in disk.output() or "1 sessions" not in disk.output():
+        raise Failure(f"not in one session: {disk.output()}")
+    disk = bench.disk(1 << 30)
+    wait_until(lambda: bench.show()["srp"]["initiators"], SECONDS, "the initiator to log in")
+    bench.kill()
+    bench.up("--allow-any-srp-initiator")
+    wait_until(lambda: disk.ended() or bench.show()["srp"]["initiators"], SECONDS, "the initiator to log in again")
+    if disk.ended():
+        raise Failure(f"the initiator did not wait: {disk.output()}")
+    disk.kill()
+    bench.wait_until_empty()
+    bench.down()
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
@@ -106,7 +139,7 @@ def main():
     with Testbed(options) as testbed:
         bench = Bench(testbed, options.protocol)
         try:
-            for part in (is_a_disk, admits_whom_it_names, second_login_ends_the_first):
+            for part in (is_a_disk, admits_whom_it_names, second_login_ends_the_first, our_initiator_resumes):
                 part(bench)
                 print(f"passed: {part.__name__}", flush=True)
         finally:

@@ -137,7 +137,7 @@ class Completion:
         offered = self.shell.complete("verbatim ")
         commands = command_help.commands(LAB.build)
         self.assertTrue({name for name in commands if " " not in name} <= offered, offered)
-        for group in ("fabric", "cluster", "target", "nic", "ipoib"):
+        for group in ("fabric", "cluster", "target", "nfs", "disk", "nic", "ipoib", "lnet", "rds"):
             below = {name.split()[1] for name in commands if name.startswith(f"{group} ")}
             self.assertTrue(below <= self.shell.complete(f"verbatim {group} "), group)
         for command in ("nonsense", "prune"):

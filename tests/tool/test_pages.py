@@ -69,11 +69,11 @@ class Commands(unittest.TestCase):
         told = re.findall(r"^\.Ss verbatim (.+)$", page("verbatim.1"), re.MULTILINE)
         self.assertEqual(told, command_help.commands(BUILD))
         in_synopsis = re.findall(r"^\.Cm (.+)$", section(page("verbatim.1"), ".Sh SYNOPSIS"), re.MULTILINE)
-        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster", "target", "nic", "ipoib")])
+        self.assertEqual(in_synopsis, [name for name in told if name not in ("fabric", "cluster", "target", "nfs", "nic", "ipoib", "lnet", "rds")])
 
     def test_options_of_the_agent(self):
         self.assertEqual(flags(page("verbatimd.8")), command_help.agent_options(BUILD, "verbatimd"))
-        for kind in ("target", "ipoib"):
+        for kind in ("target", "nfs-serve", "nfs-client", "ipoib", "lnet", "rds"):
             told = section(page("verbatim-ulpd.8"), f".Ss verbatim-ulpd {kind}")
             self.assertEqual(flags(told), command_help.agent_options(BUILD, "verbatim-ulpd", kind))
         self.assertEqual(flags(page("verbatim-fabricd.8")), command_help.agent_options(BUILD, "verbatim-fabricd"))

@@ -72,9 +72,10 @@ MAY_INCLUDE = {
     "ulp/nvmeof": ("base", "ulp/engine", "ulp/storage"),
     "ulp/target": ("base", "service", "ulp"),
     "ulp/target_tree": ("base",),
-    "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser"),
+    "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser",
+                 "ulp/iscsi", "ulp/scsi"),
     "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire"),
-    "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma"),
+    "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/tcp"),
     "ulp/rds": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/sdp": ("base", "ulp/engine", "ulp/rdma"),
     "ulp/lnet": ("base", "service", "ulp/engine", "ulp/rdma"),
@@ -87,6 +88,7 @@ MAY_INCLUDE = {
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
     "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/sdp/rules.h", "ulp/rsocket/private.h", "ulp/sockets"),
+    "dropin/rdspreload": ("base", "ulp/rds/local"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),
@@ -102,6 +104,8 @@ MAY_INCLUDE = {
             "wire",
             # `verbatim run --fault` parses a plan, `verbatim capture` reads captured packets.
             "link/decorators/fault_plan.h", "link/capture_file/capture_file.h", "link/capture_file/capture_merge.h",
+            # `verbatim rds ping` has an RDS socket.
+            "ulp/rds/local",
             # `verbatim doctor` calls the same functions as programs do.
             "agent/identity/interfaces.h", "region/adoption/run_alone.h"),
     "dashboard": ("base", "observe"),

@@ -83,6 +83,7 @@ bool write_classes(const fs::path& root, std::string_view name) {
   // come from our library. There is no rdma_cm file, because programs hang on one that does not
   // answer.
   link(root / "dev/infiniband" / kCharacterDeviceName, "/dev/null");
+  fs::create_directories(root / "sys/class/scsi_host");  // The machine's are not the node's.
   return write_file(root / "sys/class/infiniband_verbs/abi_version", "6");
 }
 

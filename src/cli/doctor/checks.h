@@ -21,6 +21,7 @@ Findings check_memory_sharing(const Machine& machine);
 Findings check_container(const Machine& machine);
 Findings check_clusters(const Machine& machine);
 Findings check_smart_nic(const Machine& machine);
+Findings check_ipoib(const Machine& machine);
 // limit_checks.cpp
 Findings check_address_space(const Machine& machine);
 Findings check_file_size(const Machine& machine);

@@ -16,11 +16,33 @@ using Version = std::pair<unsigned, unsigned>;
 constexpr Version kOldest{5, 3};
 /// MADV_POPULATE_WRITE, without which memory does not move.
 constexpr Version kGood{5, 14};
+/// TUN_F_USO4: a TUN gives packets of UDP that are to be cut.
+constexpr Version kCutsUdp{6, 2};
 
 Version version_of(const std::string& release) {
   Version version{0, 0};
   std::sscanf(release.c_str(), "%u.%u", &version.first, &version.second);
   return version;
+}
+
+bool has_namespaces(const Machine& machine) {
+  return machine.uid == 0 || machine.user_namespace_error == 0;
+}
+
+Finding no_namespaces(const Machine& machine, const char* subject, const char* consequence) {
+  return note(subject,
+              fmt::format("this user may make no namespaces ({}), so that {}",
+                          std::strerror(machine.user_namespace_error), consequence),
+              "run it as root, or see sysctl user.max_user_namespaces, "
+              "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns");
+}
+
+Finding no_tun(const Machine& machine, const char* subject, const char* command) {
+  return note(
+      subject,
+      fmt::format("/dev/net/tun cannot be opened ({}), so that '{}' is refused",
+                  std::strerror(machine.tun_error), command),
+      machine.tun_error == EACCES ? "as root: chmod 666 /dev/net/tun" : "as root: modprobe tun");
 }
 
 std::string cause_of_refusal(const Machine& machine) {
@@ -108,25 +130,26 @@ Findings check_container(const Machine& machine) {
 
 Findings check_clusters(const Machine& machine) {
   constexpr const char* kSubject = "clusters";
-  if (machine.uid == 0 || machine.user_namespace_error == 0) {
+  if (has_namespaces(machine)) {
     return {ok(kSubject, "'verbatim cluster up' may make nodes, each with a network of its own")};
   }
-  return {note(kSubject,
-               fmt::format("this user may make no namespaces ({}), so that 'verbatim cluster up' "
-                           "is refused",
-                           std::strerror(machine.user_namespace_error)),
-               "run it as root, or see sysctl user.max_user_namespaces, "
-               "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns")};
+  return {no_namespaces(machine, kSubject, "'verbatim cluster up' is refused")};
 }
 
 Findings check_smart_nic(const Machine& machine) {
   constexpr const char* kSubject = "SmartNIC";
   if (machine.tun_error == 0) return {ok(kSubject, "'verbatim nic' may make interfaces")};
-  return {note(
-      kSubject,
-      fmt::format("/dev/net/tun cannot be opened ({}), so that 'verbatim nic' is refused",
-                  std::strerror(machine.tun_error)),
-      machine.tun_error == EACCES ? "as root: chmod 666 /dev/net/tun" : "as root: modprobe tun")};
+  return {no_tun(machine, kSubject, "verbatim nic")};
+}
+
+Findings check_ipoib(const Machine& machine) {
+  constexpr const char* kSubject = "IPoIB";
+  if (machine.tun_error != 0) return {no_tun(machine, kSubject, "verbatim ipoib")};
+  if (!has_namespaces(machine))
+    return {no_namespaces(machine, kSubject, "'verbatim ipoib' has no place for interfaces")};
+  const bool cuts_udp = version_of(machine.kernel) >= kCutsUdp;
+  return {ok(kSubject, fmt::format("'verbatim ipoib' may make interfaces{}",
+                                   cuts_udp ? "" : "; UDP's large packets need Linux 6.2"))};
 }
 
 }  // namespace verbatim::cli::doctor

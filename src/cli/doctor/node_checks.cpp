@@ -126,7 +126,7 @@ Findings check_machine(const Machine& machine) {
       check_interfaces,     check_roce_port,      check_tcp_ports,
       check_roce_v1,        check_receive_buffer, check_connection_tracking,
       check_agents,         check_node,           check_device,
-      check_path,           check_smart_nic,
+      check_path,           check_smart_nic,      check_ipoib,
   };
   Findings all;
   for (const MachineCheck check : kChecks) {

@@ -93,12 +93,15 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_LOG", check_log},
     {"VERBATIM_PATH", check_path_name},
     {"VERBATIM_SDP", check_switch},
+    {"VERBATIM_RDS", check_anything},
     {"VERBATIM_RNR_GRACE", check_microseconds},
     {"VERBATIM_BUSY_POLL", check_microseconds},
     {"VERBATIM_EARLY_RETRY", check_switch},
     {"VERBATIM_FABRIC", service::check_node_name},  // Names of both have one form.
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
+    {"VERBATIM_TARGET", check_anything},
+    {"VERBATIM_NFS_FOLDER", check_anything},
     {"VERBATIMD", check_program},
 });
 

@@ -138,7 +138,7 @@ void add_up(CLI::App& ipoib, int& exit_status) {
   auto* command = ipoib.add_subcommand("up", "Make an interface");
   auto form = std::make_shared<UpForm>();
   add_place_options(*command, form->place);
-  command->add_option("--mode", form->mode, "datagram (default)")->type_name("MODE");
+  command->add_option("--mode", form->mode, "datagram (default) or connected")->type_name("MODE");
   command->add_option("--pkey", form->pkey, "Its partition; default: 0xffff")->type_name("P_KEY");
   command
       ->add_option("--netns", form->netns,

@@ -21,6 +21,9 @@ std::string ipoib_text(const nlohmann::json& status) {
                                  has_carrier ? "carrier" : "no carrier");
   if (status.contains("why")) text += fmt::format("  {}\n", word(status, "why"));
   text += fmt::format("  address {}\n", word(status, "address"));
+  const auto connections = status.value("connections", nlohmann::json::array());
+  for (const auto& one : connections)
+    text += fmt::format("  connection to {}: {}\n", word(one, "address"), word(one, "state"));
   const auto groups = status.value("groups", nlohmann::json::array());
   for (const auto& group : groups) {
     if (!group.value("joined", false)) continue;

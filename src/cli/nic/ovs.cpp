@@ -17,25 +17,30 @@ namespace {
 constexpr const char* kExamples =
     "Starts Debian's Open vSwitch with a card, in a folder and namespaces of yours: no\n"
     "root, no huge pages, no service of the system. 'shell' runs a command there, where\n"
-    "ovs-vsctl, ovs-appctl, ovs-ofctl and verbatim find them.\n"
+    "ovs-vsctl, ovs-appctl, ovs-ofctl and verbatim find them. With '--mode dpu' Open\n"
+    "vSwitch and the card are on a DPU, and the functions on its host: 'host' runs a\n"
+    "command there. Behind '--', 'up' takes Open vSwitch's settings (other_config).\n"
     "\n"
     "Examples:\n"
     "  verbatim nic ovs up\n"
     "  verbatim nic ovs shell -- ip netns exec vf0 ping -c 3 10.9.0.2\n"
     "  verbatim nic ovs shell -- ovs-appctl dpctl/dump-flows type=offloaded\n"
-    "  verbatim nic ovs down";
+    "  verbatim nic ovs down\n"
+    "  verbatim nic ovs up --mode dpu -- n-offload-threads=4\n"
+    "  verbatim nic ovs host -- ip netns exec vf0 ping -c 3 10.9.0.2";
 
 struct Form {
   std::string what;
   std::string functions = "2";
+  std::string mode = "host";
 };
 
 /// Becomes the script: returns only if that fails.
 int ovs(const Form& form, const std::vector<std::string>& after_dashes) {
   const bool is_up = form.what == "up";
-  const bool is_shell = form.what == "shell";
+  const bool is_shell = form.what == "shell" || form.what == "host";
   if (!is_up && !is_shell && form.what != "down") {
-    fmt::print(stderr, "verbatim nic ovs: '{}' is none of up, down, shell\n", form.what);
+    fmt::print(stderr, "verbatim nic ovs: '{}' is none of up, down, shell, host\n", form.what);
     return kExitUsage;
   }
   const auto program = service::find_program("verbatim-nic-ovs");
@@ -44,8 +49,8 @@ int ovs(const Form& form, const std::vector<std::string>& after_dashes) {
     return kExitFailure;
   }
   std::vector<std::string> words{*program, form.what};
-  if (is_up) words.push_back(form.functions);
-  if (is_shell) words.insert(words.end(), after_dashes.begin(), after_dashes.end());
+  if (is_up) words.insert(words.end(), {form.functions, form.mode});
+  if (is_up || is_shell) words.insert(words.end(), after_dashes.begin(), after_dashes.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -59,8 +64,12 @@ int ovs(const Form& form, const std::vector<std::string>& after_dashes) {
 void add_ovs(CLI::App& nic, const std::vector<std::string>& after_dashes, int& exit_status) {
   auto* command = nic.add_subcommand("ovs", "Debian's Open vSwitch with a card");
   auto form = std::make_shared<Form>();
-  command->add_option("what", form->what, "up, down or shell")->required();
+  command->add_option("what", form->what, "up, down, shell or host")->required();
   command->add_option("--vfs", form->functions, "How many functions: 2")->type_name("N");
+  command
+      ->add_option("--mode", form->mode,
+                   "host (the default), or dpu: the functions are on its host")
+      ->type_name("MODE");
   command->footer(kExamples);
   command->callback([form, after_dashes, &exit_status] { exit_status = ovs(*form, after_dashes); });
 }

@@ -36,10 +36,14 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
     return kExitFailure;
   }
   const auto& ports = card->at("ports");
-  fmt::print("card '{}': uplink {}, functions {} to {}; drivers connect at {}\n", name,
-             ports.front().at("interface").get<std::string>(),
-             ports.at(1).at("interface").get<std::string>(),
-             ports.back().at("interface").get<std::string>(),
+  const auto interface_of = [&ports](std::size_t port) {
+    return ports.at(port).at("interface").get<std::string>();
+  };
+  const bool is_dpu = card->at("mode") == "dpu";
+  const std::size_t last = ports.size() - (is_dpu ? 2 : 1);
+  const auto host = is_dpu ? ", the host's own " + interface_of(last + 1) : std::string();
+  fmt::print("card '{}': uplink {}, functions {} to {}{}; drivers connect at {}\n", name,
+             interface_of(0), interface_of(1), interface_of(last), host,
              card->at("socket").get<std::string>());
   return 0;
 }
@@ -49,12 +53,16 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
 void add_up(CLI::App& nic, int& exit_status) {
   auto* command = nic.add_subcommand("up", "Start a card");
   struct Form {
-    std::string name = "default", functions, prefix, rules, socket, device;
+    std::string name = "default", functions, mode, prefix, rules, socket, device;
   };
   auto form = std::make_shared<Form>();
   command->add_option("--name", form->name, "The card's name");
   command->add_option("--vfs", form->functions, "How many functions: 4, at most 63")
       ->type_name("N");
+  command
+      ->add_option("--mode", form->mode,
+                   "host (the default), or dpu: Open vSwitch is on the card, not on the host")
+      ->type_name("MODE");
   command->add_option("--prefix", form->prefix, "Interfaces: WORDup, WORDvf0...; nic by default")
       ->type_name("WORD");
   command->add_option("--rules", form->rules, "Room for rules: 1048576")->type_name("N");
@@ -68,6 +76,7 @@ void add_up(CLI::App& nic, int& exit_status) {
       if (!value.empty()) arguments.insert(arguments.end(), {option, value});
     };
     add("--vfs", form->functions);
+    add("--mode", form->mode);
     add("--prefix", form->prefix);
     add("--rules", form->rules);
     add("--socket", form->socket);

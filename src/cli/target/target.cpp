@@ -10,9 +10,9 @@
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
 #include "cli/program.h"
+#include "cli/target/target_name.h"
 #include "cli/target/target_text.h"
 #include "service/control.h"
-#include "service/launch.h"
 
 namespace verbatim::cli {
 namespace {
@@ -43,8 +43,8 @@ struct UpForm {
   std::string iscsi, iscsi_listen, iscsi_auth;
   std::vector<std::string> initiators;
   bool any_initiator = false;
-  std::string srp, srp_listen;
-  std::vector<std::string> srp_initiators;
+  std::string srp_listen;
+  std::vector<std::string> srp, srp_initiators;
   bool any_srp_initiator = false;
 };
 
@@ -58,17 +58,10 @@ int fail(const char* command, const std::string& text, int status = kExitFailure
   return status;
 }
 
-service::ServiceName name_of(const Place& place) {
-  const char* const of_environment = getenv("VERBATIM_HOST");
-  if (place.host.host) return {"target", *place.host.host};
-  const bool has_node = place.node.node.has_value() || !place.node.addresses.empty();
-  if (!has_node && of_environment != nullptr && *of_environment != '\0')
-    return {"target", of_environment};
-  return {"target", node_of(place.node)};
-}
+service::ServiceName name_of(const Place& place) { return target_of(place.node, place.host); }
 
-std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
-  std::vector<std::string> words{"target", "--name", name};
+std::vector<std::string> words_of(const UpForm& form) {
+  std::vector<std::string> words;
   const auto add = [&words](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -83,7 +76,7 @@ std::vector<std::string> words_of(const UpForm& form, const std::string& name) {
   add("--iscsi-auth", form.iscsi_auth);
   add("--allow-initiator", fmt::format("{}", fmt::join(form.initiators, ",")));
   if (form.any_initiator) add("--allow-any-initiator", "yes");
-  add("--srp", form.srp);
+  add("--srp", fmt::format("{}", fmt::join(form.srp, ",")));
   add("--srp-listen", form.srp_listen);
   add("--allow-srp-initiator", fmt::format("{}", fmt::join(form.srp_initiators, ",")));
   if (form.any_srp_initiator) add("--allow-any-srp-initiator", "yes");
@@ -95,11 +88,7 @@ int up(const UpForm& form) {
     return fail("up", set.error().text, set.error().exit_status);
   if (const auto entered = enter_host(form.place.host); !entered)
     return fail("up", entered.error().text);
-  const auto program = service::find_program("verbatim-ulpd");
-  if (!program) return fail("up", program.error().text);
-  const auto name = name_of(form.place);
-  const auto started =
-      service::start_daemon({.program = *program, .arguments = words_of(form, name.name)});
+  const auto started = start_target(name_of(form.place), words_of(form));
   if (!started) return fail("up", started.error().text);
   if (!form.iscsi.empty() && !form.any_initiator && form.initiators.empty()) {
     fmt::print(stderr,
@@ -168,8 +157,12 @@ void add_iscsi(CLI::App& command, UpForm& form) {
 void add_srp(CLI::App& command, UpForm& form) {
   command
       .add_option("--srp", form.srp,
-                  "The SRP port that has the disk: id_ext and ioc_guid, 32 hexadecimal digits")
-      ->type_name("PORT");
+                  "An SRP port that has the disk: id_ext and ioc_guid, 32 hexadecimal digits, or "
+                  "nothing: the node's GUID, twice")
+      ->type_name("[PORT]")
+      ->expected(0, 1)
+      ->default_str("node")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       .add_option("--srp-listen", form.srp_listen,
                   "Where SRP's initiators connect; default: as --listen, port 4242")

@@ -14,8 +14,9 @@ std::string word(const nlohmann::json& from, const char* key) {
 
 std::string target_text(const nlohmann::json& status) {
   const nlohmann::json none = nlohmann::json::array();
-  std::string text =
-      fmt::format("target {} listens at {}\n", word(status, "name"), word(status, "listens"));
+  const std::string places = word(status, "listens");
+  std::string text = fmt::format("target {} listens {}\n", word(status, "name"),
+                                 places.empty() ? "nowhere" : "at " + places);
   for (const auto& subsystem : status.value("subsystems", none)) {
     text += fmt::format("  {}{}\n", word(subsystem, "nqn"),
                         subsystem.value("any_host", false) ? ", for any host" : "");

@@ -1,6 +1,7 @@
 /// The path calls of the C library, interposed: each redirects paths of the view and calls the next
 /// function of its name. Programs built with old C libraries call __xstat and similar ones;
 /// programs built with fortification call names that end in _2 and _chk.
+#include <cerrno>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
@@ -10,15 +11,19 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 
 #include "dropin/view/next.h"
 #include "dropin/view/redirect.h"
+#include "dropin/view/tree.h"
 
 namespace {
 
 using verbatim::view::Redirected;
 using verbatim::view::refuses_writing;
+using verbatim::view::TreePath;
 
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
@@ -31,34 +36,53 @@ mode_t mode_of(int flags, va_list arguments) {
   return takes_mode(flags) ? va_arg(arguments, mode_t) : 0;
 }
 
+/// `next`: the C library's call, for another path.
+template <typename Next>
+int open_any(int folder, const char* path, int flags, Next next) {
+  const TreePath inside(folder, path);
+  if (inside.is_ours() && (flags & (O_DIRECTORY | O_PATH)) == 0) {
+    if (writes(flags)) return verbatim::view::open_to_write(inside, flags);
+    const int fd = verbatim::view::open_to_read(inside, flags);
+    if (fd >= 0 || errno != EISDIR) return fd;
+  }
+  const Redirected file(path);
+  if (writes(flags) && refuses_writing(file)) return -1;
+  return next(file.path());
+}
+
+FILE* stream_of(const TreePath& inside, const char* mode) {
+  const int fd = writes(mode) ? verbatim::view::open_to_write(inside, O_CREAT)
+                              : verbatim::view::open_to_read(inside, 0);
+  if (fd < 0) return nullptr;
+  return writes(mode) ? verbatim::view::stream_to_write(fd) : fdopen(fd, "r");
+}
+
 }  // namespace
 
 // Defines two functions of the same shape: the plain name, and the one for large files.
 
-#define VERBATIM_OPEN(NAME)                                    \
-  VERBATIM_EXPORT int NAME(const char* path, int flags, ...) { \
-    va_list arguments;                                         \
-    va_start(arguments, flags);                                \
-    const mode_t mode = mode_of(flags, arguments);             \
-    va_end(arguments);                                         \
-    VERBATIM_NEXT(call, #NAME, int(const char*, int, ...));    \
-    const Redirected file(path);                               \
-    if (writes(flags) && refuses_writing(file)) return -1;     \
-    return call(file.path(), flags, mode);                     \
+#define VERBATIM_OPEN(NAME)                                                  \
+  VERBATIM_EXPORT int NAME(const char* path, int flags, ...) {               \
+    va_list arguments;                                                       \
+    va_start(arguments, flags);                                              \
+    const mode_t mode = mode_of(flags, arguments);                           \
+    va_end(arguments);                                                       \
+    VERBATIM_NEXT(call, #NAME, int(const char*, int, ...));                  \
+    const auto next = [&](const char* at) { return call(at, flags, mode); }; \
+    return open_any(AT_FDCWD, path, flags, next);                            \
   }
 VERBATIM_OPEN(open)
 VERBATIM_OPEN(open64)
 
-#define VERBATIM_OPENAT(NAME)                                              \
-  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags, ...) { \
-    va_list arguments;                                                     \
-    va_start(arguments, flags);                                            \
-    const mode_t mode = mode_of(flags, arguments);                         \
-    va_end(arguments);                                                     \
-    VERBATIM_NEXT(call, #NAME, int(int, const char*, int, ...));           \
-    const Redirected file(path);                                           \
-    if (writes(flags) && refuses_writing(file)) return -1;                 \
-    return call(folder, file.path(), flags, mode);                         \
+#define VERBATIM_OPENAT(NAME)                                                        \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags, ...) {           \
+    va_list arguments;                                                               \
+    va_start(arguments, flags);                                                      \
+    const mode_t mode = mode_of(flags, arguments);                                   \
+    va_end(arguments);                                                               \
+    VERBATIM_NEXT(call, #NAME, int(int, const char*, int, ...));                     \
+    const auto next = [&](const char* at) { return call(folder, at, flags, mode); }; \
+    return open_any(folder, path, flags, next);                                      \
   }
 VERBATIM_OPENAT(openat)
 VERBATIM_OPENAT(openat64)
@@ -77,27 +101,32 @@ VERBATIM_OPENAT(openat64)
 #define VERBATIM_UNPACK(...) __VA_OPT__(, ) __VA_ARGS__
 
 /// The same for those that open a file which exists.
-#define VERBATIM_OPEN_FIRST(RESULT, REFUSED, NAME, DECLARED, PASSED) \
-  VERBATIM_EXPORT RESULT NAME(const char* path, DECLARED PASSED) {   \
-    VERBATIM_NEXT(call, #NAME, RESULT(const char*, DECLARED));       \
-    const Redirected file(path);                                     \
-    if (writes(PASSED) && refuses_writing(file)) return REFUSED;     \
-    return call(file.path(), PASSED);                                \
+#define VERBATIM_OPEN_FIRST(NAME)                                                            \
+  VERBATIM_EXPORT int NAME(const char* path, int flags) {                                    \
+    VERBATIM_NEXT(call, #NAME, int(const char*, int));                                       \
+    return open_any(AT_FDCWD, path, flags, [&](const char* at) { return call(at, flags); }); \
   }
-#define VERBATIM_OPEN_SECOND(NAME)                                    \
-  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags) { \
-    VERBATIM_NEXT(call, #NAME, int(int, const char*, int));           \
-    const Redirected file(path);                                      \
-    if (writes(flags) && refuses_writing(file)) return -1;            \
-    return call(folder, file.path(), flags);                          \
+#define VERBATIM_OPEN_SECOND(NAME)                                                                 \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, int flags) {                              \
+    VERBATIM_NEXT(call, #NAME, int(int, const char*, int));                                        \
+    return open_any(folder, path, flags, [&](const char* at) { return call(folder, at, flags); }); \
   }
-VERBATIM_OPEN_FIRST(int, -1, __open_2, int, flags)
-VERBATIM_OPEN_FIRST(int, -1, __open64_2, int, flags)
+VERBATIM_OPEN_FIRST(__open_2)
+VERBATIM_OPEN_FIRST(__open64_2)
 VERBATIM_OPEN_SECOND(__openat_2)
 VERBATIM_OPEN_SECOND(__openat64_2)
-using Mode = const char*;
-VERBATIM_OPEN_FIRST(FILE*, nullptr, fopen, Mode, mode)
-VERBATIM_OPEN_FIRST(FILE*, nullptr, fopen64, Mode, mode)
+
+#define VERBATIM_FOPEN(NAME)                                       \
+  VERBATIM_EXPORT FILE* NAME(const char* path, const char* mode) { \
+    VERBATIM_NEXT(call, #NAME, FILE*(const char*, const char*));   \
+    const TreePath inside(AT_FDCWD, path);                         \
+    if (inside.is_ours()) return stream_of(inside, mode);          \
+    const Redirected file(path);                                   \
+    if (writes(mode) && refuses_writing(file)) return nullptr;     \
+    return call(file.path(), mode);                                \
+  }
+VERBATIM_FOPEN(fopen)
+VERBATIM_FOPEN(fopen64)
 VERBATIM_PATH_FIRST(DIR*, opendir, (), ())
 
 using Selector = int (*)(const dirent*);
@@ -140,6 +169,11 @@ VERBATIM_PATH_FIRST(ssize_t, readlink, (char* out, std::size_t size), (out, size
 VERBATIM_PATH_SECOND(ssize_t, readlinkat, int, (char* out, std::size_t size), (out, size))
 VERBATIM_PATH_FIRST(ssize_t, __readlink_chk, (char* out, std::size_t size, std::size_t room),
                     (out, size, room))
+
+VERBATIM_PATH_FIRST(int, statfs, (struct statfs * info), (info))
+VERBATIM_PATH_FIRST(int, statfs64, (struct statfs64 * info), (info))
+VERBATIM_PATH_FIRST(int, statvfs, (struct statvfs * info), (info))
+VERBATIM_PATH_FIRST(int, statvfs64, (struct statvfs64 * info), (info))
 
 VERBATIM_PATH_FIRST(ssize_t, getxattr, (const char* name, void* out, std::size_t size),
                     (name, out, size))

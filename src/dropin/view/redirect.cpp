@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include <sys/stat.h>
 
@@ -12,50 +11,74 @@ namespace {
 
 /// Whole folders: a file that the view lacks does not exist, so a program never sees parts of a
 /// real card.
-constexpr std::string_view kFolders[] = {
+constexpr const char* kFolders[] = {
     "/sys/class/infiniband",    "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
     "/sys/class/infiniband_cm", "/sys/class/infiniband_srp",   "/sys/devices/virtual/verbatim",
-    "/dev/infiniband",
+    // Without a folder of SCSI hosts srp_daemon ends, and ours are those of its view.
+    "/sys/class/scsi_host",     "/dev/infiniband",
 };
 
-/// Returns true if the path is `folder` or inside it; repeated slashes count as one.
-bool lies_in(const char* path, std::string_view folder) {
-  std::size_t at = 0;
-  for (; *path != '\0' && at < folder.size(); ++at) {
-    if (*path != folder[at]) return false;
-    const bool slash = *path++ == '/';
-    while (slash && *path == '/') ++path;
-  }
-  return at == folder.size() && (*path == '\0' || *path == '/');
-}
+/// What administrators' programs of storage targets have of their own, and where it is in the
+/// target's folder.
+constexpr struct {
+  const char* path;
+  const char* inside;
+} kOfTarget[] = {
+    {"/sys/kernel/config", "/config"},
+    {"/etc/rtslib-fb-target", "/rtslib"},
+    {"/etc/target", "/rtslib"},
+    {"/etc/nvmet", "/nvmet"},
+    {"/run/targetcli.lock", "/run/targetcli.lock"},
+    {"/var/run/targetcli.lock", "/run/targetcli.lock"},
+    {"/run/rtslib_backstore.lock", "/run/rtslib_backstore.lock"},
+    {"/var/run/rtslib_backstore.lock", "/run/rtslib_backstore.lock"},
+};
 
-bool lies_in_view(const char* path) {
-  if (path == nullptr || *path != '/') return false;
-  for (const std::string_view folder : kFolders) {
-    if (lies_in(path, folder)) return true;
-  }
-  return false;
+const char* absolute(const char* variable) {
+  const char* const folder = std::getenv(variable);
+  return folder != nullptr && *folder == '/' ? folder : nullptr;
 }
 
 }  // namespace
 
-const char* root() {
-  const char* folder = std::getenv("VERBATIM_VIEW");
-  return folder != nullptr && *folder == '/' ? folder : nullptr;
+const char* root() { return absolute("VERBATIM_VIEW"); }
+const char* target_root() { return absolute("VERBATIM_TARGET"); }
+
+bool lies_in(const char* path, const char* folder, const char** rest) {
+  for (; *path != '\0' && *folder != '\0'; ++folder) {
+    if (*path != *folder) return false;
+    const bool slash = *path++ == '/';
+    while (slash && *path == '/') ++path;
+  }
+  if (rest != nullptr) *rest = path;
+  return *folder == '\0' && (*path == '\0' || *path == '/');
 }
 
 Redirected::Redirected(const char* path, const char* view_root) : path_(path) {
-  if (view_root == nullptr || !lies_in_view(path)) return;
-  const std::size_t root_length = std::strlen(view_root);
-  const std::size_t path_length = std::strlen(path);
-  if (root_length + path_length >= sizeof buffer_) return;
-  std::memcpy(buffer_, view_root, root_length);
-  std::memcpy(buffer_ + root_length, path, path_length + 1);
+  if (path == nullptr || *path != '/') return;
+  for (const char* const folder : kFolders) {
+    if (view_root == nullptr || !lies_in(path, folder)) continue;
+    join(view_root, "", path);
+    is_of_view_ = is_ours();
+    return;
+  }
+  for (const auto& one : kOfTarget) {
+    const char* rest = nullptr;
+    if (!lies_in(path, one.path, &rest)) continue;
+    if (const char* const target = target_root()) join(target, one.inside, rest);
+    return;
+  }
+}
+
+void Redirected::join(const char* folder, const char* inside, const char* rest) {
+  if (std::strlen(folder) + std::strlen(inside) + std::strlen(rest) >= sizeof buffer_) return;
+  char* const after = stpcpy(stpcpy(buffer_, folder), inside);
+  std::strcpy(after, rest);
   path_ = buffer_;
 }
 
 bool refuses_writing(const Redirected& file) {
-  if (!file.is_ours()) return false;
+  if (!file.is_of_view()) return false;
   const int before = errno;
   struct stat status{};
   constexpr mode_t kWritable = S_IWUSR | S_IWGRP | S_IWOTH;

@@ -15,6 +15,7 @@ TEST(Redirect, FoldersOfTheDeviceLeadIntoTheView) {
   EXPECT_EQ(redirect("/sys/class/infiniband"), "/run/view/sys/class/infiniband");
   EXPECT_EQ(redirect("/sys/class/infiniband/x/ports"), "/run/view/sys/class/infiniband/x/ports");
   EXPECT_EQ(redirect("/dev/infiniband/uverbs0"), "/run/view/dev/infiniband/uverbs0");
+  EXPECT_EQ(redirect("/sys/class/scsi_host/"), "/run/view/sys/class/scsi_host/");
   EXPECT_EQ(redirect("/sys//class///infiniband/"), "/run/view/sys//class///infiniband/");
 }
 

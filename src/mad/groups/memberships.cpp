@@ -23,8 +23,8 @@ constexpr TimeNs kAskAgainMax = 16 * kSecond;
 
 constexpr std::uint64_t kIdentity =
     MulticastRecord::kGroup | MulticastRecord::kPort | MulticastRecord::kJoinState;
-/// Of a group that is known: an administrator that has forgotten it makes it again from these (IBA
-/// 15.2.5.17.4).
+/// Of a group that is known, beside what the member has asked for: an administrator that has
+/// forgotten it makes it again from these (IBA 15.2.5.17.4), and others ask for it as it was.
 constexpr std::uint64_t kKnown = kIdentity | MulticastRecord::kQKey | MulticastRecord::kPKey |
                                  MulticastRecord::kTrafficClass | MulticastRecord::kServiceLevel |
                                  MulticastRecord::kFlowLabel;
@@ -127,7 +127,8 @@ void Memberships::admit(Group& group) {
 void Memberships::ask_to_join(Group& group, const Member& member) {
   if (group.record) {
     const auto lacking = static_cast<std::uint8_t>(group.wanted() & ~group.joined);
-    return ask(group, MadMethod::set, lacking, member.id, *group.record, kKnown);
+    return ask(group, MadMethod::set, lacking, member.id, *group.record,
+               kKnown | member.components);
   }
   ask(group, MadMethod::set, member.wanted.join_state, member.id, member.wanted,
       member.components | MulticastRecord::kPort | MulticastRecord::kJoinState);

@@ -248,5 +248,24 @@ TEST_F(MembershipsTest, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(memberships.join(kOther, wanted(), kComponents).error().code, ENOBUFS);
 }
 
+/// Else it would have the MTU that the administrator chooses, and who asks for the old one is
+/// refused.
+TEST_F(MembershipsTest, ForgottenGroupIsMadeAgainAsItsMemberAskedForIt) {
+  constexpr std::uint64_t kLimits = MulticastRecord::kMtuSelector | MulticastRecord::kMtu |
+                                    MulticastRecord::kRateSelector | MulticastRecord::kRate |
+                                    MulticastRecord::kHopLimit;
+  MulticastRecord record = wanted();
+  record.mtu_selector = record.rate_selector = 2;
+  record.mtu = 4;
+  record.rate = 3;
+  ASSERT_TRUE(memberships.join(kFirst, record, kComponents | kLimits));
+  answer(asked());
+  memberships.join_again();
+  const auto question = asked();
+  EXPECT_EQ(question.components & kLimits, kLimits);
+  EXPECT_EQ(question.record.mtu, 4);
+  EXPECT_EQ(question.record.rate, 3);
+}
+
 }  // namespace
 }  // namespace verbatim::mad

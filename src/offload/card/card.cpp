@@ -1,5 +1,6 @@
 #include "offload/card/card.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -32,10 +33,6 @@ std::uint64_t random_seed() {
   return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed : 1;
 }
 
-std::string port_name(const std::string& prefix, std::uint16_t port) {
-  return port == 0 ? prefix + "up" : fmt::format("{}vf{}", prefix, port - 1);
-}
-
 }  // namespace
 
 struct Card::Burst {
@@ -43,6 +40,9 @@ struct Card::Burst {
   MutableByteSpan room(std::size_t i) {
     return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);
   }
+  /// For a packet that is cut from a large frame.
+  MutableByteSpan packet_room() { return MutableByteSpan(packet).subspan(EditedFrame::kHeadroom); }
+  std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax> packet;
   std::array<FrameNote, Switch::kBatch> notes;
   std::array<Arrival, Switch::kBatch> arrivals;
   std::array<Verdict, Switch::kBatch> verdicts;
@@ -66,9 +66,15 @@ Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOption
   return card;
 }
 
+std::string Card::port_name(std::size_t port) const {
+  if (port == 0) return "up";
+  return port > options_.functions ? "pf" : fmt::format("vf{}", port - 1);
+}
+
 Result<void> Card::open_ports() {
-  for (std::uint16_t p = 0; p <= options_.functions; ++p) {
-    auto tap = Tap::open(port_name(options_.prefix, p));
+  const std::size_t last = options_.functions + (options_.is_dpu ? 1u : 0u);
+  for (std::size_t p = 0; p <= last; ++p) {
+    auto tap = Tap::open(options_.prefix + port_name(p));
     if (!tap) return std::unexpected(tap.error());
     ports_.push_back(Port{.tap = std::move(*tap)});
   }
@@ -131,6 +137,7 @@ vnic_welcome Card::welcome() const {
   vnic_welcome welcome{};
   welcome.ports = static_cast<std::uint32_t>(ports_.size());
   welcome.rules_max = options_.rules;
+  welcome.mode = options_.is_dpu ? VNIC_MODE_DPU : VNIC_MODE_HOST;
   for (std::size_t p = 0; p < ports_.size(); ++p) {
     const auto mac = ports_[p].tap.mac();
     std::memcpy(welcome.macs[p], mac.data(), mac.size());
@@ -317,12 +324,22 @@ std::size_t Card::serve_port(std::uint16_t p) {
 void Card::handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
                   const FrameNote& note) {
   if (verdict.rule == kNoRule) return to_driver(port, verdict, frame, note);
+  const bool has_tunnel = std::ranges::any_of(
+      verdict.actions, [](const Action& action) { return is_tunnel(action.kind); });
+  if (!has_tunnel || note.is_plain()) return carry_out(verdict, frame, note);
+  auto segments = Segments::of(frame, note);
+  if (!segments) return;
+  const MutableByteSpan room = burst_->packet_room();
+  while (const std::size_t size = segments->next(room)) carry_out(verdict, room.first(size), {});
+}
+
+void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note) {
   std::optional<EditedFrame> edited;
   for (const Action& action : verdict.actions) {
     if (action.kind == ActionKind::kOutput) {
       output(action.port, edited ? edited->frame() : frame, edited ? edited->note() : note);
     } else if (is_edit(action.kind)) {
-      if (!edited) edited.emplace(frame, note);
+      if (!edited) edited.emplace(frame, note, verdict.hash);
       if (edited->apply(action)) continue;
       ++unedited_drops_;
       return;

@@ -23,6 +23,9 @@ namespace verbatim::offload {
 struct CardOptions {
   std::string prefix = "nic";  // Of the interfaces: nicup, nicvf0...
   std::uint16_t functions = 4;
+  /// A DPU: the driver is on the card's own processors, and the functions are its host's, which
+  /// has a physical one, too: the last port.
+  bool is_dpu = false;
   std::uint32_t rules = 1 << 20;
   std::string socket;  // Where a driver connects.
   std::string device;  // Of the kernel's driver, which then is the card's only one.
@@ -51,6 +54,10 @@ class Card final : private service::Source {
 
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
+  /// Of its interface, after the prefix.
+  std::string port_name(std::size_t port) const;
+  /// Of what the commands print.
+  std::string port_title(std::size_t port) const;
   Result<void> listen();
   Result<void> watch();
   Result<void> attach_kernel();
@@ -72,6 +79,7 @@ class Card final : private service::Source {
   std::size_t serve_port(std::uint16_t port);
   void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);
+  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note);
   void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 

@@ -30,11 +30,17 @@ struct Said {
   std::string rules = "1048576";
   std::string socket;
   std::string device;
+  std::string mode = "host";
 };
 
 Result<offload::CardOptions> options_of(const Said& said, const std::string& name) {
   offload::CardOptions options{.prefix = said.prefix, .socket = said.socket, .device = said.device};
-  const auto functions = number("vfs", said.functions, 1, VNIC_PORTS_MAX - 1);
+  if (said.mode != "host" && said.mode != "dpu") {
+    return refuse(EINVAL, fmt::format("mode {}: host or dpu", said.mode));
+  }
+  options.is_dpu = said.mode == "dpu";
+  const auto functions =
+      number("vfs", said.functions, 1, VNIC_PORTS_MAX - (options.is_dpu ? 2 : 1));
   if (!functions) return std::unexpected(functions.error());
   const auto rules = number("rules", said.rules, 1, kRulesMax);
   if (!rules) return std::unexpected(rules.error());
@@ -56,6 +62,8 @@ int run(int argc, char** argv) {
   const service::Setting settings[] = {
       {"vfs", "N", "", "number of functions beside the uplink (default: 4)", &said.functions},
       {"prefix", "WORD", "", "the interfaces are WORDup, WORDvf0... (default: nic)", &said.prefix},
+      {"mode", "MODE", "", "host; or dpu, which also has the host's own function (default: host)",
+       &said.mode},
       {"rules", "N", "", "how many rules the switch has room for (default: 1048576)", &said.rules},
       {"socket", "PATH", "", "where a driver connects (default: in the runtime folder)",
        &said.socket},

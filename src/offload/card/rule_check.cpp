@@ -31,10 +31,11 @@ Key key_of(const vnic_match& match) {
 static_assert(VNIC_ACTION_OUTPUT == raw(ActionKind::kOutput) + 1);
 static_assert(VNIC_ACTION_JUMP == raw(ActionKind::kJump) + 1);
 static_assert(VNIC_ACTION_SET_DESTINATION_IPV6 == raw(ActionKind::kSetDestinationIpv6) + 1);
-static_assert(VNIC_ACTION_SET_VLAN_PRIORITY == raw(kLastAction) + 1);
+static_assert(VNIC_ACTION_SET_VLAN_PRIORITY == raw(ActionKind::kSetVlanPriority) + 1);
+static_assert(VNIC_ACTION_DECAPSULATE == raw(kLastAction) + 1);
 
 Result<Action> action_of(const vnic_action& action, const vnic_rule& rule, std::uint16_t ports) {
-  if (action.kind == 0 || action.kind > VNIC_ACTION_SET_VLAN_PRIORITY) {
+  if (action.kind == 0 || action.kind > VNIC_ACTION_DECAPSULATE) {
     return refuse(EOPNOTSUPP, fmt::format("rule {}: action {} is not known", std::uint32_t{rule.id},
                                           std::uint16_t{action.kind}));
   }

@@ -91,7 +91,7 @@ std::string layer_four(const Key& key, const Key& mask) {
 /// The words of testpmd for an action, and how its argument is written.
 struct ActionWords {
   const char* name;
-  enum { kNothing, kPort, kValue, kHexadecimal, kMac, kIpv4, kIpv6 } argument;
+  enum { kNothing, kPort, kValue, kHexadecimal, kMac, kIpv4, kIpv6, kHeader } argument;
 };
 constexpr ActionWords kWords[] = {
     {"port_id id", ActionWords::kPort},
@@ -111,6 +111,9 @@ constexpr ActionWords kWords[] = {
     {"of_pop_vlan", ActionWords::kNothing},
     {"of_set_vlan_vid vlan_vid", ActionWords::kValue},
     {"of_set_vlan_pcp vlan_pcp", ActionWords::kValue},
+    {"raw_encap size", ActionWords::kValue},
+    {"", ActionWords::kHeader},
+    {"raw_decap size", ActionWords::kValue},
 };
 static_assert(std::size(kWords) == raw(kLastAction) + 1);
 
@@ -119,6 +122,7 @@ std::string text_of(const Action& action) {
   const Bytes bytes(action.bytes);
   switch (words.argument) {
     case ActionWords::kNothing:
+    case ActionWords::kHeader:
       return words.name;
     case ActionWords::kPort:
       return fmt::format("{} {}", words.name, action.port);
@@ -145,7 +149,9 @@ std::string text_of(const StoredRule& rule) {
       "flow create {} group {} priority {} {} pattern {}{}{} / end actions count", rule.key.port,
       rule.key.group % Switch::kIngressGroup, rule.priority, is_ingress ? "ingress" : "transfer",
       layer_two(rule.key, mask), layer_three(rule.key, mask), layer_four(rule.key, mask));
-  for (const Action& action : rule.actions) text += " / " + text_of(action);
+  for (const Action& action : rule.actions) {
+    if (action.kind != ActionKind::kHeader) text += " / " + text_of(action);
+  }
   return text + " / end";
 }
 

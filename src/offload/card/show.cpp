@@ -22,18 +22,19 @@ constexpr CounterRow kRows[] = {
     {"egress_dropped", &vnic_port_counters::egress_dropped},
 };
 
-std::string name_of(std::size_t port) {
-  return port == 0 ? "uplink" : "vf" + std::to_string(port - 1);
-}
-
 }  // namespace
+
+std::string Card::port_title(std::size_t port) const {
+  return port == 0 ? "uplink" : port_name(port);
+}
 
 nlohmann::json Card::show() const {
   nlohmann::json ports = nlohmann::json::array();
   for (std::size_t p = 0; p < ports_.size(); ++p) {
-    ports.push_back({{"port", name_of(p)}, {"interface", ports_[p].tap.name()}});
+    ports.push_back({{"port", port_title(p)}, {"interface", ports_[p].tap.name()}});
   }
   nlohmann::json all{{"socket", options_.socket},
+                     {"mode", options_.is_dpu ? "dpu" : "host"},
                      {"ports", ports},
                      {"rules", switch_->table().size()},
                      {"rules_max", options_.rules},
@@ -64,7 +65,7 @@ nlohmann::json Card::flows() const {
 nlohmann::json Card::stats() const {
   nlohmann::json ports = nlohmann::json::array();
   for (std::size_t p = 0; p < ports_.size(); ++p) {
-    nlohmann::json port{{"port", name_of(p)}};
+    nlohmann::json port{{"port", port_title(p)}};
     for (const CounterRow& row : kRows)
       port[row.name] = std::uint64_t{ports_[p].counters.*row.value};
     ports.push_back(port);

@@ -1,8 +1,12 @@
 #include "offload/driver/actions.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <rte_byteorder.h>
+
+#include "offload/driver/tunnel_header.h"
 
 namespace verbatim::offload::driver {
 namespace {
@@ -78,6 +82,17 @@ bool translate_edit(const rte_flow_action& action, vnic_rule& rule) {
   }
 }
 
+/// A tunnel's header, in pieces that fit into actions.
+bool add_tunnel(std::span<const std::uint8_t> header, vnic_rule& rule) {
+  if (header.empty() || !add(rule, VNIC_ACTION_ENCAPSULATE, 0, header.size())) return false;
+  while (!header.empty()) {
+    const std::size_t size = std::min(header.size(), sizeof(vnic_action::bytes));
+    if (!add_address(rule, VNIC_ACTION_HEADER, header.data(), size)) return false;
+    header = header.subspan(size);
+  }
+  return true;
+}
+
 bool translate(const Device& device, const rte_flow_action& action, vnic_rule& rule) {
   switch (action.type) {
     case RTE_FLOW_ACTION_TYPE_VOID:
@@ -100,6 +115,19 @@ bool translate(const Device& device, const rte_flow_action& action, vnic_rule& r
     case RTE_FLOW_ACTION_TYPE_JUMP:
       return add(rule, VNIC_ACTION_JUMP, 0,
                  static_cast<const rte_flow_action_jump*>(action.conf)->group);
+    case RTE_FLOW_ACTION_TYPE_VXLAN_ENCAP:
+      return add_tunnel(
+          header_of(static_cast<const rte_flow_action_vxlan_encap*>(action.conf)->definition),
+          rule);
+    case RTE_FLOW_ACTION_TYPE_RAW_ENCAP: {
+      const auto& raw = conf<rte_flow_action_raw_encap>(action);
+      return add_tunnel({raw.data, raw.data + raw.size}, rule);
+    }
+    case RTE_FLOW_ACTION_TYPE_VXLAN_DECAP:
+      return add(rule, VNIC_ACTION_DECAPSULATE, 0, 0);
+    case RTE_FLOW_ACTION_TYPE_RAW_DECAP:
+      return conf<rte_flow_action_raw_decap>(action).size != 0 &&
+             add(rule, VNIC_ACTION_DECAPSULATE, 0, conf<rte_flow_action_raw_decap>(action).size);
     default:
       return rule.domain == VNIC_DOMAIN_TRANSFER && translate_edit(action, rule);
   }
@@ -113,8 +141,8 @@ bool is_sound(const vnic_rule& rule) {
     const bool is_fate = action.kind == VNIC_ACTION_DROP || action.kind == VNIC_ACTION_JUMP;
     if (is_fate && rule.action_count != 1) return false;
     if (action.kind == VNIC_ACTION_JUMP && action.value >= 256) return false;
-    if (rule.domain == VNIC_DOMAIN_INGRESS &&
-        (action.kind == VNIC_ACTION_OUTPUT || action.kind == VNIC_ACTION_DROP)) {
+    if (rule.domain == VNIC_DOMAIN_INGRESS && action.kind != VNIC_ACTION_MARK &&
+        action.kind != VNIC_ACTION_JUMP) {
       return false;
     }
   }

@@ -16,6 +16,7 @@
 namespace verbatim::offload::driver {
 namespace {
 
+constexpr int kPatienceSeconds = 8;
 constexpr int kPausesBeforeYield = 200;
 constexpr int kYieldsBetweenLooks = 256;
 
@@ -118,6 +119,9 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& path) {
   path.copy(address.sun_path, path.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return refuse_errno("socket");
+  // For each answer: a card that hangs keeps nobody for ever.
+  const timeval patience{.tv_sec = kPatienceSeconds, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
     return refuse_errno("no card at " + path + " (verbatim nic up)");
   }
@@ -176,7 +180,9 @@ Result<void> Connection::wait_until_done(std::uint32_t number) const {
       continue;
     }
     sched_yield();
-    if (turn % kYieldsBetweenLooks == 0 && has_ended()) return refuse(EIO, "the card has ended");
+    if (turn % kYieldsBetweenLooks == 0 && has_ended()) {
+      return refuse(ECONNRESET, "the card has ended");
+    }
   }
   return {};
 }

@@ -23,19 +23,26 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  int socket() const { return socket_.get(); }
   std::uint16_t ports() const { return static_cast<std::uint16_t>(welcome_.ports); }
+  bool is_dpu() const { return welcome_.mode == VNIC_MODE_DPU; }
   std::uint32_t rules_max() const { return welcome_.rules_max; }
   const std::uint8_t* mac(std::uint16_t port) const { return welcome_.macs[port]; }
   vnic_port& port(std::uint16_t port) const { return region_->ports[port]; }
-  const vnic_counter& counter(std::uint32_t id) const { return vnic_counters(region_)[id]; }
+  vnic_counter counter(std::uint32_t id) const {
+    const vnic_counter& counter = vnic_counters(region_)[id];
+    return {relaxed(counter.packets), relaxed(counter.bytes)};
+  }
   std::uint64_t commands_refused() const { return relaxed(region_->commands_refused); }
 
   /// Gives the card all memory of DPDK that it does not have yet.
   Result<void> register_memory();
+  /// Looks: a system call.
+  bool has_ended() const;
   void ring() const { ring_doorbell(*region_, doorbell_.get()); }
 
   /// Posts a command and does not wait for it: what the driver has checked does not fail. Returns
-  /// its number. EIO: the card has ended.
+  /// its number. ECONNRESET: the card has ended.
   Result<std::uint32_t> post(const vnic_command& command);
   /// Posts a command and waits for the card.
   Result<void> execute(const vnic_command& command);
@@ -47,7 +54,6 @@ class Connection {
   explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
   Result<void> greet();
   Result<void> wait_until_done(std::uint32_t number) const;
-  bool has_ended() const;
 
   UniqueFd socket_;
   UniqueFd doorbell_;

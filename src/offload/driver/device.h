@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
 // DPDK's headers for drivers, which libdpdk-dev lacks: dev/dpdk-headers.sh brings them.
@@ -12,41 +14,63 @@
 #include <ethdev_vdev.h>
 
 #include "offload/driver/connection.h"
-#include "offload/driver/rule_ids.h"
+#include "offload/driver/rule_book.h"
 
 /// A rule, as DPDK's programs hold it.
-struct rte_flow {
-  std::uint32_t id = 0;
-  std::uint16_t port = 0;
-  verbatim::offload::driver::Connection* card = nullptr;
-  vnic_counter base{};  // What was counted until the last query with reset.
-  rte_flow* next = nullptr;
-  rte_flow* previous = nullptr;
-};
+struct rte_flow : verbatim::offload::driver::HeldRule {};
 
 namespace verbatim::offload::driver {
 
-struct Device;
+class Device;
 
 struct Port {
   Device* device = nullptr;
-  rte_eth_dev* ethdev = nullptr;
-  std::uint16_t index = 0;  // In the card; 0: the uplink.
-  std::uint16_t id = 0;     // In DPDK.
-  rte_ether_addr mac{};     // DPDK writes it.
+  std::atomic<rte_eth_dev*> ethdev = nullptr;  // Null: its user has closed it.
+  std::uint16_t index = 0;                     // In the card; 0: the uplink.
+  std::uint16_t id = 0;                        // In DPDK.
+  rte_ether_addr mac{};                        // DPDK writes it.
   rte_ether_addr mac_of_card{};
-  rte_flow* flows = nullptr;  // A list.
+  // What another card must be told.
+  bool has_own_mac = false;
+  bool is_down = false;
+  vnic_port_counters carried{};  // Of cards that have ended.
 };
 
 /// One card and the ports of DPDK that it has: the uplink and a representor for each function.
-struct Device {
-  rte_vdev_device* vdev = nullptr;
-  std::unique_ptr<Connection> card;
+class Device {
+ public:
+  Device(rte_vdev_device* of, std::shared_ptr<Connection> card, unsigned delay_ms)
+      : vdev(of),
+        insert_delay_ms(delay_ms),
+        rules(card->rules_max(), card->ports()),
+        card_(std::move(card)) {}
+
+  /// The card that the device has now. It may have ended: another one takes its place.
+  std::shared_ptr<Connection> card() const {
+    const std::shared_lock lock(card_lock_);
+    return card_;
+  }
+  /// What a rule has counted. Any thread; one at a time of a rule.
+  vnic_counter read(HeldRule& rule, bool reset) const {
+    const std::shared_lock lock(card_lock_);
+    return RuleBook::read(*card_, rule, reset);
+  }
+  vnic_port_counters counters(const Port& port) const;
+  /// Gives all rules to another card in the place of the one that has ended. Returns their number.
+  Result<std::size_t> change_card(std::shared_ptr<Connection> card);
+
+  rte_vdev_device* const vdev;
   std::vector<std::unique_ptr<Port>> ports;
-  std::uint16_t domain = 0;      // Of the switch.
-  unsigned insert_delay_ms = 0;  // To see what a slow card does.
-  std::mutex lock;               // Of ids and of the ports' lists of rules.
-  RuleIds ids;
+  std::uint16_t domain = 0;        // Of the switch.
+  const unsigned insert_delay_ms;  // To see what a slow card does.
+  std::mutex rules_lock;           // Also of what another card must be told.
+  RuleBook rules;
+
+ private:
+  void carry_counters(const Connection& ended);
+
+  mutable std::shared_mutex card_lock_;  // Taken after `rules_lock`.
+  std::shared_ptr<Connection> card_;
 };
 
 inline Port& port_of(const rte_eth_dev* device) {

@@ -9,6 +9,7 @@
 
 #include "offload/driver/device.h"
 #include "offload/driver/queues.h"
+#include "offload/driver/recovery.h"
 
 namespace verbatim::offload::driver {
 namespace {
@@ -18,8 +19,14 @@ struct Arguments {
   unsigned insert_delay_ms = 0;
 };
 
-std::vector<std::unique_ptr<Device>>& devices() {
-  static std::vector<std::unique_ptr<Device>> all;
+/// A device, and who looks after its card.
+struct Watched {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Recovery> recovery;  // Ends first.
+};
+
+std::vector<Watched>& devices() {
+  static std::vector<Watched> all;
   return all;
 }
 
@@ -61,16 +68,35 @@ int init_port(rte_eth_dev* ethdev, void* of) {
   return 0;
 }
 
+int show_port(Port& port) {
+  std::string name = rte_vdev_device_name(port.device->vdev);
+  if (port.index > 0) name += "_representor" + std::to_string(port.index - 1);
+  return rte_eth_dev_create(&port.device->vdev->device, name.c_str(), sizeof(Port*), nullptr,
+                            nullptr, init_port, &port);
+}
+
 int make_port(Device& device, std::uint16_t index) {
   auto& port = *device.ports.emplace_back(std::make_unique<Port>());
   port.device = &device;
   port.index = index;
-  std::memcpy(port.mac.addr_bytes, device.card->mac(index), sizeof port.mac.addr_bytes);
+  std::memcpy(port.mac.addr_bytes, device.card()->mac(index), sizeof port.mac.addr_bytes);
   port.mac_of_card = port.mac;
-  std::string name = rte_vdev_device_name(device.vdev);
-  if (index > 0) name += "_representor_vf" + std::to_string(index - 1);
-  return rte_eth_dev_create(&device.vdev->device, name.c_str(), sizeof(Port*), nullptr, nullptr,
-                            init_port, &port);
+  return show_port(port);
+}
+
+/// DPDK's bus scans before a device is attached. It does not probe ours again, so a port that its
+/// user has closed is shown again here: Open vSwitch closes one that it gives back.
+void show_closed_ports(void*) {
+  for (const auto& [device, recovery] : devices()) {
+    for (const auto& port : device->ports) {
+      if (port->ethdev != nullptr || show_port(*port) != 0) continue;
+      for (const auto& each : device->ports) {  // They name the uplink.
+        if (rte_eth_dev* const ethdev = each->ethdev) {
+          ethdev->data->backer_port_id = device->ports.front()->id;
+        }
+      }
+    }
+  }
 }
 
 void release_ports(Device& device) {
@@ -78,7 +104,7 @@ void release_ports(Device& device) {
   while (!device.ports.empty()) {
     rte_eth_dev* const ethdev = device.ports.back()->ethdev;
     if (ethdev != nullptr && ethdev->state != RTE_ETH_DEV_UNUSED) {
-      ethdev->data->mac_addrs = nullptr;  // Not from rte_malloc.
+      kPortOperations.dev_close(ethdev);
       rte_eth_dev_release_port(ethdev);
     }
     device.ports.pop_back();
@@ -102,11 +128,7 @@ int probe(rte_vdev_device* vdev) {
     return -card.error().code;
   }
   const std::uint16_t ports = (*card)->ports();
-  const std::uint32_t rules = (*card)->rules_max();
-  std::unique_ptr<Device> device(new Device{.vdev = vdev,
-                                            .card = std::move(*card),
-                                            .insert_delay_ms = arguments.insert_delay_ms,
-                                            .ids = RuleIds(rules)});
+  auto device = std::make_unique<Device>(vdev, std::move(*card), arguments.insert_delay_ms);
   rte_eth_switch_domain_alloc(&device->domain);
   for (std::uint16_t i = 0; i < ports; ++i) {
     if (const int failed = make_port(*device, i); failed != 0) {
@@ -115,16 +137,19 @@ int probe(rte_vdev_device* vdev) {
       return failed;
     }
   }
-  devices().push_back(std::move(device));
+  auto recovery = std::make_unique<Recovery>(*device, arguments.socket);
+  devices().push_back({std::move(device), std::move(recovery)});
+  rte_vdev_add_custom_scan(show_closed_ports, nullptr);  // Once, however often it is called.
   return 0;
 }
 
 int remove(rte_vdev_device* vdev) {
   const auto found =
-      std::ranges::find(devices(), vdev, [](const auto& each) { return each->vdev; });
+      std::ranges::find(devices(), vdev, [](const auto& each) { return each.device->vdev; });
   if (found == devices().end()) return -ENODEV;
-  release_ports(**found);
-  rte_eth_switch_domain_free((*found)->domain);
+  found->recovery.reset();
+  release_ports(*found->device);
+  rte_eth_switch_domain_free(found->device->domain);
   devices().erase(found);
   return 0;
 }

@@ -40,22 +40,6 @@ int validate(rte_eth_dev* ethdev, const rte_flow_attr* attributes, const rte_flo
   return translate(port_of(ethdev), attributes, pattern, actions, rule, error);
 }
 
-void link_flow(Port& port, rte_flow& flow) {
-  flow.next = port.flows;
-  if (port.flows != nullptr) port.flows->previous = &flow;
-  port.flows = &flow;
-}
-
-void unlink_flow(Port& port, rte_flow& flow) {
-  (flow.previous != nullptr ? flow.previous->next : port.flows) = flow.next;
-  if (flow.next != nullptr) flow.next->previous = flow.previous;
-}
-
-vnic_counter read_counter(const Connection& card, std::uint32_t id) {
-  const vnic_counter& counter = card.counter(id);
-  return {relaxed(counter.packets), relaxed(counter.bytes)};
-}
-
 rte_flow* create(rte_eth_dev* ethdev, const rte_flow_attr* attributes, const rte_flow_item* pattern,
                  const rte_flow_action* actions, rte_flow_error* error) {
   Port& port = port_of(ethdev);
@@ -64,67 +48,46 @@ rte_flow* create(rte_eth_dev* ethdev, const rte_flow_attr* attributes, const rte
   command.operation = VNIC_INSERT;
   if (translate(port, attributes, pattern, actions, command.rule, error) != 0) return nullptr;
   if (device.insert_delay_ms != 0) usleep(device.insert_delay_ms * kMicrosecondsOfMillisecond);
-  const std::lock_guard lock(device.lock);
-  const auto id = device.ids.take(*device.card);
-  if (!id) {
+  auto flow = std::make_unique<rte_flow>();
+  const std::lock_guard lock(device.rules_lock);
+  if (!device.rules.insert(*device.card(), command, *flow)) {
     refuse_rule(error, ENOSPC, nullptr, "the card's table is full");
     return nullptr;
   }
-  command.rule.id = *id;
-  // Before the rule is there: the counter goes on from where its last user left it.
-  auto flow = std::make_unique<rte_flow>();
-  flow->id = *id;
-  flow->port = port.index;
-  flow->card = device.card.get();
-  flow->base = read_counter(*device.card, *id);
-  if (!device.card->post(command)) {
-    refuse_rule(error, EIO, nullptr, "the card has ended");
-    return nullptr;
-  }
-  link_flow(port, *flow);
   return flow.release();
 }
 
-int destroy_locked(Port& port, rte_flow* flow, rte_flow_error* error) {
+void destroy_locked(Device& device, HeldRule& rule) {
+  device.rules.erase(*device.card(), rule);
+  delete static_cast<rte_flow*>(&rule);
+}
+
+int destroy(rte_eth_dev* ethdev, rte_flow* flow, rte_flow_error*) {
+  Device& device = *port_of(ethdev).device;
+  const std::lock_guard lock(device.rules_lock);
+  destroy_locked(device, *flow);
+  return 0;
+}
+
+int flush(rte_eth_dev* ethdev, rte_flow_error*) {
+  const Port& port = port_of(ethdev);
   Device& device = *port.device;
-  vnic_command command{};
-  command.operation = VNIC_ERASE;
-  command.rule.id = flow->id;
-  unlink_flow(port, *flow);
-  const auto number = device.card->post(command);
-  if (number) device.ids.retire(flow->id, *number);
-  delete flow;
-  return number ? 0 : refuse_rule(error, EIO, nullptr, "the card has ended");
-}
-
-int destroy(rte_eth_dev* ethdev, rte_flow* flow, rte_flow_error* error) {
-  Port& port = port_of(ethdev);
-  const std::lock_guard lock(port.device->lock);
-  return destroy_locked(*port.device->ports[flow->port], flow, error);
-}
-
-int flush(rte_eth_dev* ethdev, rte_flow_error* error) {
-  Port& port = port_of(ethdev);
-  const std::lock_guard lock(port.device->lock);
-  int result = 0;
-  while (port.flows != nullptr) {
-    if (const int failed = destroy_locked(port, port.flows, error); failed != 0) result = failed;
-  }
-  return result;
+  const std::lock_guard lock(device.rules_lock);
+  while (HeldRule* const rule = device.rules.first(port.index)) destroy_locked(device, *rule);
+  return 0;
 }
 
 /// Counters lie in shared memory: a query costs no message. The caller has one at a time of a rule.
-int query(rte_eth_dev*, rte_flow* flow, const rte_flow_action* action, void* data,
+int query(rte_eth_dev* ethdev, rte_flow* flow, const rte_flow_action* action, void* data,
           rte_flow_error* error) {
   if (action->type != RTE_FLOW_ACTION_TYPE_COUNT) {
     return refuse_rule(error, ENOTSUP, action, "only counters are queried");
   }
   auto& answer = *static_cast<rte_flow_query_count*>(data);
-  const vnic_counter now = read_counter(*flow->card, flow->id);
-  answer.hits = now.packets - flow->base.packets;
-  answer.bytes = now.bytes - flow->base.bytes;
+  const vnic_counter counted = port_of(ethdev).device->read(*flow, answer.reset != 0);
+  answer.hits = counted.packets;
+  answer.bytes = counted.bytes;
   answer.hits_set = answer.bytes_set = 1;
-  if (answer.reset != 0) flow->base = now;
   return 0;
 }
 

@@ -76,7 +76,7 @@ std::uint16_t send_burst(void* of, rte_mbuf** packets, std::uint16_t count) {
   queue.packets += sent;
   if (sent != 0) {
     release(ring.posted, posted);
-    queue.port->device->card->ring();
+    queue.card->ring();
   }
   return sent;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "offload/driver/device.h"
 
@@ -10,6 +11,7 @@ namespace verbatim::offload::driver {
 /// Buffers that lie in one ring of the card. One thread at a time uses a queue.
 struct Queue {
   Port* port = nullptr;
+  std::shared_ptr<Connection> card;  // Whose ring it is, until the queue is made anew.
   vnic_ring* ring = nullptr;
   rte_mempool* pool = nullptr;  // To receive.
   std::uint16_t depth = 0;      // Of empty buffers that are posted.

@@ -15,9 +15,9 @@
 
 /* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
 #define VNIC_MAGIC 0x43494e56u
-#define VNIC_VERSION 1
+#define VNIC_VERSION 2
 
-#define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N. */
+#define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N (vnic_welcome). */
 #define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
 #define VNIC_SLOTS 1024u    /* Of one ring. */
 #define VNIC_COMMANDS 256u
@@ -83,13 +83,18 @@ enum vnic_action_kind {
   VNIC_ACTION_POP_VLAN = 15,
   VNIC_ACTION_SET_VLAN_ID = 16,
   VNIC_ACTION_SET_VLAN_PRIORITY = 17,
+  /* value: bytes of a header, Ethernet to the tunnel's own, that is put before the frame. The card
+   * fills in lengths, IPv4's checksum, and UDP's source port if it is zero. */
+  VNIC_ACTION_ENCAPSULATE = 18,
+  VNIC_ACTION_HEADER = 19,      /* Follows it: bytes has 16 of the header, the last one the rest. */
+  VNIC_ACTION_DECAPSULATE = 20, /* value: bytes that are taken away; 0: VXLAN's outer headers. */
 };
 
 struct vnic_action {
   __u16 kind;
   __u16 port;
   __u32 value;
-  __u8 bytes[16]; /* Of an address, in network byte order. */
+  __u8 bytes[16]; /* Of an address or a header, in network byte order. */
 };
 
 enum vnic_domain {
@@ -180,9 +185,16 @@ enum vnic_message_type {
   VNIC_REFUSAL = 0xffff, /* An errno value (4 bytes), and why, in words. */
 };
 
+enum vnic_mode {
+  VNIC_MODE_HOST = 0, /* The driver is where the functions are. */
+  VNIC_MODE_DPU = 1,  /* It is on the card's own processors: the last port is its host's PF. */
+};
+
 struct vnic_welcome {
   __u32 ports;
   __u32 rules_max;
+  __u32 mode;
+  __u32 reserved;
   __u64 region_bytes;
   __u8 macs[VNIC_PORTS_MAX][6]; /* Of the functions. */
 };

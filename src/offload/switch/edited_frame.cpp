@@ -8,6 +8,7 @@
 
 #include <netinet/in.h>
 
+#include "offload/switch/tunnel.h"
 #include "wire/crc32c.h"
 #include "wire/net/frame.h"
 #include "wire/net/ip.h"
@@ -45,12 +46,15 @@ void correct(std::byte* field, ByteSpan from, ByteSpan to) {
 
 }  // namespace
 
-EditedFrame::EditedFrame(MutableByteSpan frame, const FrameNote& note)
-    : data_(frame.data()), size_(frame.size()), note_(note) {
+EditedFrame::EditedFrame(MutableByteSpan frame, const FrameNote& note, std::uint32_t flow_hash)
+    : data_(frame.data()), size_(frame.size()), note_(note), flow_hash_(flow_hash) {
   find_headers();
 }
 
 void EditedFrame::find_headers() {
+  ip_ = transport_ = 0;
+  is_ipv6_ = is_routed_ = false;
+  protocol_ = 0;
   std::size_t at = wire::kEthernetHeaderBytes;
   if (size_ < at) return;
   auto type = load_be<std::uint16_t>(data_ + at - 2);
@@ -122,6 +126,36 @@ bool EditedFrame::pop_vlan() {
   if (ip_ != 0) ip_ -= wire::kVlanTagBytes;
   if (transport_ != 0) transport_ -= wire::kVlanTagBytes;
   note_.checksum_start = static_cast<std::uint16_t>(note_.checksum_start - wire::kVlanTagBytes);
+  return true;
+}
+
+bool EditedFrame::encapsulate(std::size_t bytes) {
+  if (!note_.is_plain() || pushed_ + bytes > kHeadroom) return false;
+  data_ -= bytes;
+  size_ += bytes;
+  pushed_ += bytes;
+  encapsulated_ = missing_ = bytes;
+  return true;
+}
+
+bool EditedFrame::add_header(ByteSpan bytes) {
+  const std::size_t taken = std::min(missing_, bytes.size());
+  if (taken == 0) return false;
+  std::memcpy(data_ + encapsulated_ - missing_, bytes.data(), taken);
+  missing_ -= taken;
+  if (missing_ != 0) return true;
+  finish_tunnel_header({data_, size_}, encapsulated_, flow_hash_);
+  find_headers();
+  return true;
+}
+
+bool EditedFrame::decapsulate(std::size_t bytes) {
+  if (bytes == 0) bytes = vxlan_header_bytes(frame());
+  if (!note_.is_plain() || bytes == 0 || size_ < bytes + wire::kEthernetHeaderBytes) return false;
+  data_ += bytes;
+  size_ -= bytes;
+  pushed_ -= std::min(pushed_, bytes);
+  find_headers();
   return true;
 }
 
@@ -247,6 +281,12 @@ bool EditedFrame::apply(const Action& action) {
       return set_tag(0x0fff, value);
     case ActionKind::kSetVlanPriority:
       return set_tag(0xe000, static_cast<std::uint16_t>(value << 13));
+    case ActionKind::kEncapsulate:
+      return encapsulate(action.value);
+    case ActionKind::kHeader:
+      return add_header(bytes);
+    case ActionKind::kDecapsulate:
+      return decapsulate(action.value);
     default:
       return false;  // No change of the frame.
   }

@@ -13,11 +13,11 @@ namespace verbatim::offload {
 /// one that is left to the card, which has the sum of the pseudo header: large frames stay whole.
 class EditedFrame {
  public:
-  /// Bytes before the frame into which tags are pushed.
-  static constexpr std::size_t kHeadroom = 64;
+  /// Bytes before the frame into which tags and tunnels' headers are pushed.
+  static constexpr std::size_t kHeadroom = 192;
 
-  /// `frame` has kHeadroom bytes before it.
-  EditedFrame(MutableByteSpan frame, const FrameNote& note);
+  /// `frame` has kHeadroom bytes before it. `flow_hash` gives a tunnel its UDP source port.
+  EditedFrame(MutableByteSpan frame, const FrameNote& note, std::uint32_t flow_hash = 0);
 
   /// Returns false if the frame does not have the header that the action changes.
   bool apply(const Action& action);
@@ -30,6 +30,9 @@ class EditedFrame {
   bool is_tagged() const;
   bool push_vlan(std::uint16_t type);
   bool pop_vlan();
+  bool encapsulate(std::size_t bytes);
+  bool add_header(ByteSpan bytes);
+  bool decapsulate(std::size_t bytes);
   bool set_tag(std::uint16_t mask, std::uint16_t value);
   bool set_address(bool is_ipv6, bool is_source, ByteSpan address);
   bool set_hop_limit(std::uint8_t limit);
@@ -48,6 +51,9 @@ class EditedFrame {
   bool is_routed_ = false;     // IPv6: its destination is another than the pseudo header's.
   std::size_t transport_ = 0;  // Offset; 0: none, or a later fragment.
   std::uint8_t protocol_ = 0;
+  std::uint32_t flow_hash_;
+  std::size_t encapsulated_ = 0;  // Bytes of the header that is being put before the frame,
+  std::size_t missing_ = 0;       // and how many have not come yet.
 };
 
 }  // namespace verbatim::offload

@@ -190,5 +190,73 @@ TEST(EditedFrame, TakesAnyFrameAndAnyActions) {
   }
 }
 
+/// Ethernet, IPv4 or IPv6, UDP, VXLAN, as Open vSwitch gives them.
+std::vector<std::byte> vxlan_header(bool is_ipv6, bool has_checksum) {
+  std::vector<std::byte> header;
+  append(header, {2, 0, 0, 0, 1, 2, 2, 0, 0, 0, 1, 1});
+  if (is_ipv6) {
+    append(header, {0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64});
+    append(header, {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5});
+    append(header, {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6});
+  } else {
+    append(header,
+           {8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 172, 16, 0, 1, 172, 16, 0, 2});
+  }
+  const unsigned checksum = has_checksum ? 0xff : 0;
+  append(header, {0, 0, 0x12, 0xb5, 0, 0, checksum, checksum, 8, 0, 0, 0, 0, 0, 42, 0});
+  return header;
+}
+
+std::vector<Action> encapsulation(ByteSpan header) {
+  std::vector<Action> actions{
+      {.kind = ActionKind::kEncapsulate, .value = static_cast<std::uint32_t>(header.size())}};
+  for (; !header.empty(); header = header.subspan(std::min<std::size_t>(16, header.size()))) {
+    Action& action = actions.emplace_back(Action{.kind = ActionKind::kHeader});
+    std::memcpy(action.bytes.data(), header.data(), std::min<std::size_t>(16, header.size()));
+  }
+  return actions;
+}
+
+TEST(EditedFrame, ATunnelsHeaderIsFinished) {
+  for (const bool is_ipv6 : {false, true}) {
+    for (const bool has_checksum : {false, true}) {
+      const auto inner = on_the_wire({.payload = 33});
+      const auto header = vxlan_header(is_ipv6, has_checksum);
+      const auto outer = edited(inner, {}, encapsulation(header));
+      ASSERT_EQ(outer.size(), inner.size() + header.size());
+      EXPECT_TRUE(
+          std::equal(inner.begin(), inner.end(), outer.end() - std::ptrdiff_t(inner.size())));
+      const std::size_t udp = header.size() - 16;
+      const std::size_t udp_bytes = outer.size() - udp;
+      const ByteSpan all(outer);
+      EXPECT_EQ(load_be<std::uint16_t>(all.data() + udp + 4), udp_bytes);
+      EXPECT_GE(load_be<std::uint16_t>(all.data() + udp), 0xc000) << "no source port";
+      if (!is_ipv6) {
+        EXPECT_EQ(load_be<std::uint16_t>(all.data() + 16), outer.size() - 14);
+        EXPECT_EQ(fold(add_words(all.subspan(14, 20))), 0xffff);
+      } else {
+        EXPECT_EQ(load_be<std::uint16_t>(all.data() + 18), udp_bytes);
+      }
+      const auto addresses = is_ipv6 ? all.subspan(22, 32) : all.subspan(26, 8);
+      const auto sum = fold(add_words(all.subspan(udp), add_words(addresses, udp_bytes + 17)));
+      EXPECT_EQ(sum == 0xffff, has_checksum);
+      EXPECT_EQ(edited(outer, {}, {{.kind = ActionKind::kDecapsulate}}), inner);
+    }
+  }
+}
+
+TEST(EditedFrame, TunnelsWantPacketsAndHeaders) {
+  FrameNote note;
+  auto frame = partial({.payload = 100}, note);
+  const auto header = vxlan_header(false, false);
+  std::vector<std::byte> room(EditedFrame::kHeadroom);
+  room.insert(room.end(), frame.begin(), frame.end());
+  const auto inside = MutableByteSpan(room).subspan(EditedFrame::kHeadroom);
+  EXPECT_FALSE(EditedFrame(inside, note).apply(encapsulation(header)[0])) << "its checksum is open";
+  EXPECT_FALSE(EditedFrame(inside, {}).apply({.kind = ActionKind::kHeader}));
+  EXPECT_FALSE(EditedFrame(inside, {}).apply({.kind = ActionKind::kDecapsulate, .value = 1000}));
+  EXPECT_FALSE(EditedFrame(inside.first(20), {}).apply({.kind = ActionKind::kDecapsulate}));
+}
+
 }  // namespace
 }  // namespace verbatim::offload

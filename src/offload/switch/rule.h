@@ -28,15 +28,21 @@ enum class ActionKind : std::uint8_t {
   kPopVlan,
   kSetVlanId,
   kSetVlanPriority,
+  kEncapsulate,  // Puts a header of `value` bytes before the frame (tunnel.h), which follows
+  kHeader,       // in actions of these: 16 bytes of it each, the rest in the last.
+  kDecapsulate,  // Takes away `value` bytes; 0: all before the inner frame of a VXLAN packet.
 };
-inline constexpr ActionKind kLastAction = ActionKind::kSetVlanPriority;
+inline constexpr ActionKind kLastAction = ActionKind::kDecapsulate;
 constexpr bool is_edit(ActionKind kind) { return kind >= ActionKind::kSetDestinationMac; }
+
+/// It needs packets as on the wire, and not large frames.
+constexpr bool is_tunnel(ActionKind kind) { return kind >= ActionKind::kEncapsulate; }
 
 struct Action {
   ActionKind kind = ActionKind::kDrop;
   std::uint16_t port = 0;
   std::uint32_t value = 0;
-  std::array<std::uint8_t, 16> bytes{};  // Of an address.
+  std::array<std::uint8_t, 16> bytes{};  // Of an address or a header.
   friend bool operator==(const Action&, const Action&) = default;
 };
 

@@ -4,10 +4,27 @@
 
 #include <fmt/format.h>
 
+#include "offload/switch/tunnel.h"
+#include "wire/net/frame.h"
+
 namespace verbatim::offload {
 namespace {
 
 bool is_fate(ActionKind kind) { return kind == ActionKind::kDrop || kind == ActionKind::kJump; }
+
+/// Actions after each kEncapsulate that carry its header, and none elsewhere.
+bool has_whole_headers(const Actions& actions) {
+  std::size_t wanted = 0;
+  for (const Action& action : actions) {
+    const bool is_header = action.kind == ActionKind::kHeader;
+    if (is_header != (wanted != 0)) return false;
+    if (is_header) --wanted;
+    if (action.kind != ActionKind::kEncapsulate) continue;
+    if (action.value < wire::kEthernetHeaderBytes || action.value > kTunnelHeaderMax) return false;
+    wanted = (action.value + action.bytes.size() - 1) / action.bytes.size();
+  }
+  return wanted == 0;
+}
 
 /// A drop or a jump is the last action and no output stands beside it; an ingress rule's frames go
 /// to software alone.
@@ -32,6 +49,7 @@ Result<void> check_actions(const Rule& rule) {
   if ((outputs || edits) && (is_fate(last) || last == ActionKind::kMark)) {
     return why("an action before a drop, a jump or a mark");
   }
+  if (!has_whole_headers(rule.actions)) return why("a tunnel's header is not whole");
   if (rule.domain == Domain::kIngress && (outputs || edits || last == ActionKind::kDrop)) {
     return why("an ingress rule only marks");
   }

@@ -102,5 +102,21 @@ TEST(Switch, RefusesActionsThatMakeNoSense) {
   EXPECT_EQ(bench.rule(1, Switch::kGroupsMax, {drop}).error().code, EINVAL);
 }
 
+TEST(Switch, RefusesHalfATunnel) {
+  Bench bench;
+  const Action header{.kind = ActionKind::kHeader};
+  const auto encapsulate = [](std::uint32_t bytes) {
+    return Action{.kind = ActionKind::kEncapsulate, .value = bytes};
+  };
+  EXPECT_FALSE(bench.rule(1, 0, {header, output(1)}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(20), header, output(1)}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(20), header, output(1), header}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(20), header, header, header, output(1)}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(13), header, output(1)}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(129), header, output(1)}));
+  EXPECT_FALSE(bench.rule(1, 0, {encapsulate(0xffffffff), header, output(1)}));
+  EXPECT_TRUE(bench.rule(1, 0, {encapsulate(20), header, header, output(1)}));
+}
+
 }  // namespace
 }  // namespace verbatim::offload

@@ -35,8 +35,14 @@ class SenderBench {
       .qpn = Qpn(0x11),
       .gid = Gid{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 0x31, 0x78, 0x01}}};
 
-  /// It has the addresses 10.9.0.1 and fe80::1, and has announced them.
-  SenderBench() : sender({.own = kOwn, .broadcast = kBroadcast}, now, out_) {
+  static constexpr std::uint8_t kConnected = HardwareAddress::kConnected;
+
+  /// It has the addresses 10.9.0.1 and fe80::1, and has announced them. `flags`: its mode.
+  explicit SenderBench(std::uint8_t flags = 0)
+      : sender({.own = {.flags = flags, .qpn = kOwn.qpn, .gid = kOwn.gid},
+                .broadcast = kBroadcast,
+                .datagram_mtu = 2044},
+               now, out_) {
     beginning = printed();
     for (const auto group : {"ff12:401b:ffff::ffff:ffff", "ff12:401b:ffff::1", "ff12:601b:ffff::1"})
       this->group(group, next_way_++);
@@ -58,9 +64,10 @@ class SenderBench {
     return sender.on_next_hop(address(to), next, now, out_), printed();
   }
   std::string arp(Arp::Operation operation, std::string_view ip, std::uint32_t qpn,
-                  std::string_view target = "10.9.0.1", const Gid& gid = kPeer) {
+                  std::string_view target = "10.9.0.1", const Gid& gid = kPeer,
+                  std::uint8_t flags = 0) {
     const Arp arp{.operation = operation,
-                  .sender = {.qpn = Qpn(qpn), .gid = gid},
+                  .sender = {.flags = flags, .qpn = Qpn(qpn), .gid = gid},
                   .sender_ip = address(ip).ipv4_bytes(),
                   .target = {},
                   .target_ip = address(target).ipv4_bytes()};
@@ -85,11 +92,23 @@ class SenderBench {
   std::string time(TimeNs at) { return sender.on_time(now = at, out_), printed(); }
 
   /// The peer 10.9.0.2 is known: queue pair 0x48 by way 0x50.
-  void know_peer() {
+  void know_peer(std::uint8_t flags = 0) {
     packet("10.9.0.2", 100);
     next_hop("10.9.0.2", "10.9.0.2");
-    arp(Arp::Operation::reply, "10.9.0.2", 0x48);
+    arp(Arp::Operation::reply, "10.9.0.2", 0x48, "10.9.0.1", kPeer, flags);
     path(0x50);
+  }
+
+  /// Connections, by their numbers.
+  std::string connected(std::uint32_t peer, std::uint32_t receive_bytes) {
+    const auto data = encode(ConnectedPeer{.datagrams = Qpn(0x48), .receive_bytes = receive_bytes});
+    return sender.on_connected(PeerId{peer}, data, now, out_), printed();
+  }
+  std::string connected(std::uint32_t peer, ByteSpan private_data) {
+    return sender.on_connected(PeerId{peer}, private_data, now, out_), printed();
+  }
+  std::string ended(std::uint32_t peer, bool is_refused = false) {
+    return sender.on_ended(PeerId{peer}, is_refused, now, out_), printed();
   }
 
   TimeNs now = 0;
@@ -129,6 +148,16 @@ class SenderBench {
   static std::string text(const CloseWay& c) { return fmt::format("close {:#x}", raw(c.way)); }
   static std::string text(const Join& j) {
     return fmt::format("join {}{}", gid_text(j.group), j.receives ? "" : " to send");
+  }
+  static std::string text(const Connect& c) {
+    return fmt::format("connect {} to QP {:#x}", raw(c.peer), c.to.qpn.value());
+  }
+  static std::string text(const SendByConnection& s) {
+    return fmt::format("{:04x} {} by connection {}", raw(s.type), s.packet.size(), raw(s.peer));
+  }
+  static std::string text(const EndConnection& e) { return fmt::format("end {}", raw(e.peer)); }
+  static std::string text(const TellTooLong& t) {
+    return fmt::format("{} is longer than {} of {}", t.packet.size(), t.mtu, t.hop.ip_text());
   }
   static std::string text(const Leave& l) { return "leave " + gid_text(l.group); }
 

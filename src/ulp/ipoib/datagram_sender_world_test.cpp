@@ -13,11 +13,19 @@ namespace {
 
 class World {
  public:
-  explicit World(unsigned seed) : random_(seed) { take_outputs(); }
+  World(unsigned seed, std::uint8_t flags)
+      : random_(seed),
+        flags_(flags),
+        sender_({.own = {.flags = flags, .qpn = Qpn(1), .gid = {}},
+                 .broadcast = SenderBench::kPeer,
+                 .datagram_mtu = kDatagramMtu},
+                now_, out_) {
+    take_outputs();
+  }
 
   void step() {
     now_ += below(4) == 0 ? below(20) * kSecond : 0;
-    switch (below(9)) {
+    switch (below(flags_ == 0 ? 9 : 11)) {
       case 0:
         return sender_.on_time(now_, out_), take_outputs();
       case 1:
@@ -33,6 +41,8 @@ class World {
         return take_outputs();
       case 6:
         return below(20) == 0 ? change() : send();
+      case 9:
+        return on_connection();
       default:
         return send();
     }
@@ -49,14 +59,16 @@ class World {
     return SocketAddress::ipv4({239, 1, 1, static_cast<std::uint8_t>(below(30))});
   }
   HardwareAddress hardware() {
-    HardwareAddress address{.qpn = Qpn(static_cast<std::uint32_t>(below(8) + 2))};
+    HardwareAddress address{.flags = below(4) == 0 ? std::uint8_t{0} : flags_,
+                            .qpn = Qpn(static_cast<std::uint32_t>(below(40) + 2))};
     address.gid.bytes[0] = below(20) == 0 ? 0xff : 0xfe;
     address.gid.bytes[15] = static_cast<std::uint8_t>(below(6));
     return address;
   }
 
   void send() {
-    packet_ = packet_to(below(4) == 0 ? group() : host(), 40 + below(100));
+    const std::uint64_t most = flags_ == 0 ? 100 : 4000;
+    packet_ = packet_to(below(4) == 0 ? group() : host(), 40 + below(most));
     sender_.on_packet(packet_, now_, out_);
     take_outputs();
   }
@@ -103,6 +115,26 @@ class World {
     sender_.on_group(gid, way, now_, out_);
     take_outputs();
   }
+  /// A connection is made, or ends, or has sent something.
+  void on_connection() {
+    if (connections_.empty()) return;
+    const auto at = std::next(connections_.begin(), static_cast<long>(below(connections_.size())));
+    Connection& connection = at->second;
+    const PeerId peer = at->first;
+    if (below(4) == 0) {
+      connections_.erase(at);
+      sender_.on_ended(peer, below(2) == 0, now_, out_);
+    } else if (connection.mtu > 0) {
+      if (connection.in_flight > 0) --connection.in_flight;
+      sender_.on_sent(peer, now_);
+    } else {
+      const ConnectedPeer offer{.datagrams = Qpn(7),
+                                .receive_bytes = static_cast<std::uint32_t>(below(5000))};
+      connection.mtu = offer.receive_bytes > 4 ? offer.mtu() : 0;
+      sender_.on_connected(peer, encode(offer), now_, out_);
+    }
+    take_outputs();
+  }
   void change() {
     if (below(2) == 0) sender_.forget_routes();
     if (below(2) == 0) sender_.forget_paths(now_, out_);
@@ -116,13 +148,19 @@ class World {
     std::vector<SocketAddress> hops;
     out_.clear();
     for (const Output& output : outputs) {
-      std::visit(Overloaded{[&](const SendPacket& sent) { expect_open(sent); },
-                            [&](const AskNextHop& asked) { hops.push_back(asked.address); },
-                            [&](const AskPath& asked) { asked_.push_back(asked.gid); },
-                            [&](const CloseWay& close) { EXPECT_EQ(paths_.erase(close.way), 1u); },
-                            [&](const Join& join) { joined_.try_emplace(join.group); },
-                            [&](const Leave& leave) { EXPECT_EQ(joined_.erase(leave.group), 1u); }},
-                 output);
+      std::visit(
+          Overloaded{
+              [&](const SendPacket& sent) { expect_open(sent); },
+              [&](const AskNextHop& asked) { hops.push_back(asked.address); },
+              [&](const AskPath& asked) { asked_.push_back(asked.gid); },
+              [&](const CloseWay& close) { EXPECT_EQ(paths_.erase(close.way), 1u); },
+              [&](const Join& join) { joined_.try_emplace(join.group); },
+              [&](const Leave& leave) { EXPECT_EQ(joined_.erase(leave.group), 1u); },
+              [&](const Connect& wanted) { expect_fits(wanted); },
+              [&](const SendByConnection& sent) { expect_open(sent); },
+              [&](const EndConnection& over) { EXPECT_EQ(connections_.erase(over.peer), 1u); },
+              [&](const TellTooLong& told) { EXPECT_GT(told.packet.size(), told.mtu); }},
+          output);
     }
     for (const SocketAddress& hop : hops) {
       sender_.on_next_hop(hop,
@@ -135,6 +173,7 @@ class World {
   }
   void expect_open(const SendPacket& sent) {
     EXPECT_FALSE(sent.packet.empty());
+    EXPECT_LE(sent.packet.size(), flags_ == 0 ? kConnectedMtu : kDatagramMtu);
     if (sent.to.qpn != kMulticastQpn) {
       EXPECT_TRUE(paths_.contains(sent.to.way));
       return;
@@ -144,24 +183,44 @@ class World {
     EXPECT_TRUE(is_joined);
   }
 
+  void expect_fits(const Connect& wanted) {
+    EXPECT_TRUE(wanted.to.takes_connections());
+    EXPECT_TRUE(connections_.try_emplace(wanted.peer).second);
+    EXPECT_LE(connections_.size(), Connections::kConnectionsMax);
+  }
+  void expect_open(const SendByConnection& sent) {
+    Connection& connection = connections_[sent.peer];
+    EXPECT_LE(sent.packet.size(), connection.mtu);
+    EXPECT_LE(++connection.in_flight, Connections::kInFlight);
+  }
+
+  static constexpr std::uint32_t kDatagramMtu = 2044;
+  struct Connection {
+    std::uint32_t mtu = 0;  // 0: not yet there.
+    std::uint32_t in_flight = 0;
+  };
   std::mt19937_64 random_;
+  const std::uint8_t flags_;
   TimeNs now_ = kSecond;
   Outputs out_;
-  DatagramSender sender_{
-      {.own = {.qpn = Qpn(1), .gid = {}}, .broadcast = SenderBench::kPeer}, now_, out_};
+  DatagramSender sender_;
   Packet packet_;
   std::vector<Gid> asked_;
   std::set<WayId> paths_;                       // Open.
   std::map<Gid, std::optional<WayId>> joined_;  // Empty: not yet answered.
   std::uint32_t last_way_ = 0;
+  std::map<PeerId, Connection> connections_;
 };
 
-/// Each way is closed once, nothing is sent by a way that is closed, and no output is lost.
+/// Each way is closed once, nothing is sent by a way or a connection that is closed, or longer than
+/// it takes, and no output is lost.
 TEST(IpoibWorld, AnyOrderOfInputsKeepsThePromises) {
-  for (unsigned seed = 1; seed <= 40; ++seed) {
-    SCOPED_TRACE(seed);
-    World world(seed);
-    for (int step = 0; step < 3'000 && !testing::Test::HasFailure(); ++step) world.step();
+  for (const std::uint8_t flags : {std::uint8_t{0}, HardwareAddress::kConnected}) {
+    for (unsigned seed = 1; seed <= 40; ++seed) {
+      SCOPED_TRACE(fmt::format("flags {}, seed {}", flags, seed));
+      World world(seed, flags);
+      for (int step = 0; step < 3'000 && !testing::Test::HasFailure(); ++step) world.step();
+    }
   }
 }
 

@@ -29,7 +29,26 @@ void Neighbours::send(const SocketAddress& hop, const SocketAddress& source, Byt
     neighbour.tries = 0;
     ask(hop, neighbour, now, out);
   }
+  send_to(hop, neighbour, packet, now, out);
+}
+
+void Neighbours::send_to(const SocketAddress& ip, Neighbour& neighbour, ByteSpan packet, TimeNs now,
+                         Outputs& out) {
+  if (settings_.is_connected() &&
+      connections_.send(neighbour.address, ip, packet, now, out) == Connections::Use::taken)
+    return;
   send_by(*neighbour.path, neighbour.address.qpn, type_of(packet), packet, out);
+}
+
+void Neighbours::on_lost(Connections::Lost& lost, TimeNs now, Outputs& out) {
+  for (auto& [ip, neighbour] : neighbours_) {
+    const bool is_there = neighbour.path != nullptr && neighbour.address == lost.address;
+    if (is_there && has_room(out)) begin_to_ask(ip, neighbour, now, out);
+  }
+  for (auto& held : lost.waiting) {
+    released_.push_back(std::move(held.packet));
+    send(held.hop, {}, released_.back(), now, out);
+  }
 }
 
 Neighbours::Neighbour* Neighbours::neighbour_at(const SocketAddress& ip,
@@ -102,14 +121,13 @@ void Neighbours::learn(const SocketAddress& ip, const HardwareAddress& address, 
   neighbour.stale_at = now + kReachable;
   neighbour.due = now + kIdle;
   set_due(neighbour.due);
-  release(neighbour, out);
+  release(ip, neighbour, now, out);
 }
 
-void Neighbours::release(Neighbour& neighbour, Outputs& out) {
+void Neighbours::release(const SocketAddress& ip, Neighbour& neighbour, TimeNs now, Outputs& out) {
   for (Packet& packet : std::exchange(neighbour.waiting, {})) {
-    const EtherType type = type_of(packet);
     released_.push_back(std::move(packet));
-    send_by(*neighbour.path, neighbour.address.qpn, type, released_.back(), out);
+    send_to(ip, neighbour, released_.back(), now, out);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/net/address.h"
 #include "base/time.h"
+#include "ulp/ipoib/connections.h"
 #include "ulp/ipoib/groups.h"
 #include "ulp/ipoib/outputs.h"
 #include "ulp/ipoib/wire/arp.h"
@@ -34,14 +35,24 @@ class Neighbours {
     HardwareAddress own;
     Gid broadcast{};
     PKey pkey = kDefaultPKey;
+    std::uint32_t datagram_mtu = kConnectedMtu;  // Of packets in datagrams.
+    /// In connected mode our own address says that we take connections.
+    bool is_connected() const { return own.takes_connections(); }
   };
-  Neighbours(const Settings& settings, Groups& groups, std::vector<Packet>& released,
-             SenderCounters& counters)
-      : settings_(settings), groups_(groups), released_(released), counters_(counters) {}
+  Neighbours(const Settings& settings, Groups& groups, Connections& connections,
+             std::vector<Packet>& released, SenderCounters& counters)
+      : settings_(settings),
+        groups_(groups),
+        connections_(connections),
+        released_(released),
+        counters_(counters) {}
 
   /// The peer with this address, which is on the link. `source`: of ours, for the question.
   void send(const SocketAddress& hop, const SocketAddress& source, ByteSpan packet, TimeNs now,
             Outputs& out);
+
+  /// Those with this address are asked for anew, and what waited for it is sent when they answer.
+  void on_lost(Connections::Lost& lost, TimeNs now, Outputs& out);
 
   /// Addresses of the interface: new ones are announced, twice.
   void set_own(const std::vector<SocketAddress>& addresses, TimeNs now, Outputs& out);
@@ -102,7 +113,10 @@ class Neighbours {
   void on_due(Map::iterator neighbour, TimeNs now, Outputs& out);
   void learn(const SocketAddress& ip, const HardwareAddress& address, bool is_answer,
              bool is_for_us, TimeNs now, Outputs& out);
-  void release(Neighbour& neighbour, Outputs& out);
+  void release(const SocketAddress& ip, Neighbour& neighbour, TimeNs now, Outputs& out);
+  /// A packet of the kernel's.
+  void send_to(const SocketAddress& ip, Neighbour& neighbour, ByteSpan packet, TimeNs now,
+               Outputs& out);
 
   Path* path_to(const Gid& gid, Outputs& out);
   void leave_path(Neighbour& neighbour, Outputs& out);
@@ -124,6 +138,7 @@ class Neighbours {
 
   const Settings settings_;
   Groups& groups_;
+  Connections& connections_;
   std::vector<Packet>& released_;
   SenderCounters& counters_;
   std::vector<Own> own_;

@@ -16,6 +16,9 @@ namespace verbatim::ulp::ipoib {
 /// Names a way through the subnet: an address handle of the driver's.
 enum class WayId : std::uint32_t {};
 
+/// Names a connection to a peer; none has the number of an earlier one.
+enum class PeerId : std::uint32_t {};
+
 /// Where a datagram goes.
 struct Destination {
   WayId way{};
@@ -50,7 +53,30 @@ struct Leave {
   Gid group;
 };
 
-using Output = std::variant<SendPacket, AskNextHop, AskPath, CloseWay, Join, Leave>;
+/// Answered by `on_connected`, or by `on_ended`.
+struct Connect {
+  PeerId peer{};
+  HardwareAddress to;
+};
+/// Send this packet by a connection. `on_sent` says when it has left.
+struct SendByConnection {
+  PeerId peer{};
+  EtherType type{};
+  ByteSpan packet;
+};
+/// It is not answered.
+struct EndConnection {
+  PeerId peer{};
+};
+/// Tell the kernel, in the name of the next hop, that its packet is longer than `mtu`.
+struct TellTooLong {
+  ByteSpan packet;
+  SocketAddress hop;
+  std::uint32_t mtu = 0;
+};
+
+using Output = std::variant<SendPacket, AskNextHop, AskPath, CloseWay, Join, Leave, Connect,
+                            SendByConnection, EndConnection, TellTooLong>;
 /// Each input of a datagram sender needs less than `kReserve`, and loops end when no more is left:
 /// what is due then is due again at once.
 inline constexpr std::size_t kReserve = 32;
@@ -65,6 +91,7 @@ struct SenderCounters {
   std::uint64_t packets = 0;
   std::uint64_t no_room = 0;      // Dropped: as many wait for this neighbour or group already.
   std::uint64_t unreachable = 0;  // Dropped: no route, no answer to ARP, no path.
+  std::uint64_t too_long = 0;     // Dropped: longer than its peer or group takes.
 };
 
 }  // namespace verbatim::ulp::ipoib

@@ -5,8 +5,10 @@
 #include "ulp/ipoib/bench_for_test.h"
 #include "ulp/ipoib/snooping.h"
 #include "ulp/ipoib/wire/arp.h"
+#include "ulp/ipoib/wire/connected_peer.h"
 #include "ulp/ipoib/wire/ip.h"
 #include "ulp/ipoib/wire/neighbour_message.h"
+#include "ulp/ipoib/wire/too_long.h"
 
 namespace verbatim::ulp::ipoib {
 namespace {
@@ -75,6 +77,80 @@ TEST(IpoibWire, SolicitationOfRfc4391) {
   }
 }
 
+TEST(IpoibWire, PrivateDataOfRfc4755) {
+  const ConnectedPeer peer{.datagrams = Qpn(0x123456), .receive_bytes = 65524};
+  const auto bytes = encode(peer);
+  const Packet golden = bytes_of("00123456 0000fff4");
+  EXPECT_EQ(Packet(bytes.begin(), bytes.end()), golden);
+  EXPECT_EQ(decode_connected_peer(golden), peer);
+  EXPECT_EQ(decode_connected_peer(golden)->mtu(), kConnectedMtu);
+  EXPECT_EQ(decode_connected_peer(bytes_of("ff123456 0000fff4 0000")), peer);
+  EXPECT_FALSE(decode_connected_peer(ByteSpan(golden).first(7)));
+  EXPECT_FALSE(decode_connected_peer(bytes_of("00123456 00000004")));
+  EXPECT_EQ(service_of(Qpn(0x48)), 0x1000'0000'0000'0048u);
+  EXPECT_EQ(service_of(Qpn(0x48), kServiceOfIetf), 0x0100'0000'0000'0048u);
+}
+
+Packet too_long(ByteSpan packet, std::string_view router, std::uint32_t mtu) {
+  std::array<std::byte, kTooLongBytesMax> bytes;
+  const std::size_t length = encode_too_long(packet, address(router), mtu, bytes);
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)};
+}
+
+/// An UDP packet with DF, of this length, whose checksum nobody looks at.
+Packet udp_packet(std::size_t bytes) {
+  Packet packet = bytes_of("45000000 0000 4000 40 11 0000 0a090001 0a090002 12345678 00000000");
+  packet.resize(bytes);
+  store_be(&packet[2], static_cast<std::uint16_t>(bytes));
+  return packet;
+}
+
+TEST(IpoibWire, FragmentationNeededOfRfc1191) {
+  const Packet packet = udp_packet(3000);
+  const Packet said = too_long(packet, "10.9.0.2", 2044);
+  ASSERT_EQ(said.size(), 576u);
+  EXPECT_EQ(Packet(said.begin(), said.begin() + 28),
+            bytes_of("45c00240 0000 0000 40 01 63e9 0a090002 0a090001 0304 a774 0000 07fc"));
+  EXPECT_EQ(checksum_of(sum_of(ByteSpan(said).first(kIpv4Bytes))), 0);
+  EXPECT_EQ(checksum_of(sum_of(ByteSpan(said).subspan(kIpv4Bytes))), 0);
+  EXPECT_EQ(Packet(said.begin() + 28, said.end()), Packet(packet.begin(), packet.begin() + 548));
+}
+
+TEST(IpoibWire, PacketTooBigOfRfc8201) {
+  Packet packet = bytes_of(
+      "60000000 0bb8 11 40 fe800000000000000000000000000001 fe800000000000000000000000000002");
+  packet.resize(3040);
+  const Packet said = too_long(packet, "fe80::2", 2044);
+  const auto ip = decode_ip(said);
+  ASSERT_TRUE(ip);
+  EXPECT_EQ(said.size(), kTooLongBytesMax);
+  EXPECT_EQ(ip->source, address("fe80::2"));
+  EXPECT_EQ(ip->destination, address("fe80::1"));
+  EXPECT_EQ(checksum_of(sum_of(
+                ip->payload, pseudo_sum(ip->source, ip->destination, kIcmpv6, ip->payload.size()))),
+            0);
+  EXPECT_EQ(Packet(ip->payload.begin(), ip->payload.begin() + 2), bytes_of("0200"));
+  EXPECT_EQ(load_be<std::uint32_t>(&ip->payload[4]), 2044u);
+}
+
+TEST(IpoibWire, OfErrorsFragmentsAndNobodysPacketsNothingIsSaid) {
+  const auto is_answered = [](std::size_t at, std::uint8_t value) {
+    Packet packet = udp_packet(3000);
+    packet[at] = std::byte{value};
+    return !too_long(packet, "10.9.0.2", 2044).empty();
+  };
+  EXPECT_TRUE(is_answered(0, 0x45));
+  EXPECT_FALSE(is_answered(7, 1));      // Not the first fragment.
+  EXPECT_FALSE(is_answered(12, 0xe0));  // From a group.
+  Packet packet = udp_packet(3000);
+  packet[9] = std::byte{kIcmp};
+  for (const auto& [type, is_error] : {std::pair{0, false}, {3, true}, {8, false}, {11, true}}) {
+    packet[20] = std::byte{static_cast<std::uint8_t>(type)};
+    EXPECT_EQ(too_long(packet, "10.9.0.2", 2044).empty(), is_error) << type;
+  }
+  EXPECT_TRUE(too_long(ByteSpan(packet).first(19), "10.9.0.2", 2044).empty());
+}
+
 /// Whatever comes is decoded without reading beyond it (sanitizers watch), or refused.
 TEST(IpoibWire, RandomBytesAreHarmless) {
   std::mt19937 random(7);
@@ -87,6 +163,8 @@ TEST(IpoibWire, RandomBytesAreHarmless) {
       packet[i % 4 == 0 ? 9 : 6] = std::byte{i % 4 == 0 ? kIgmp : std::uint8_t{0}};
     decode_arp(packet);
     decode_neighbour_message(packet);
+    decode_connected_peer(packet);
+    too_long(packet, i % 4 == 0 ? "10.9.0.2" : "fe80::2", 2044);
     read_reports(packet, [](const SocketAddress&, bool) {});
   }
 }

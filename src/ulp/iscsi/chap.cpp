@@ -64,6 +64,8 @@ std::expected<void, std::string> Chap::check(std::span<const Key> keys, std::str
   const std::string_view user = value_of(keys, "CHAP_N");
   const auto response = parse_binary(value_of(keys, "CHAP_R"));
   if (!response) return std::unexpected("no CHAP_R of 16 bytes");
+  if (wanted_.initiator.empty())
+    return std::unexpected("CHAP is demanded, but no user and secret are set");
   const Md5 expected = chap_response(identifier_, wanted_.initiator.secret, challenge_);
   if (user != wanted_.initiator.user)
     return std::unexpected(

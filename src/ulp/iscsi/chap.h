@@ -21,7 +21,8 @@ struct Credentials {
 /// `initiator`: what it must know. `target`: what we prove if it asks (mutual CHAP).
 struct Authentication {
   Credentials initiator, target;
-  bool is_required() const { return !initiator.empty(); }
+  bool is_demanded = false;  // Also as long as no credentials are set: then nobody knows them.
+  bool is_required() const { return is_demanded || !initiator.empty(); }
 };
 
 /// Fills the span with random bytes; a test's are known.

@@ -80,7 +80,7 @@ void Connection::pump(TimeNs now, Output& out) {
 TimeNs Connection::deadline() const {
   if (is_over_) return kNever;
   if (is_closing_) return ends_at_;
-  if (is_replaced_ || wakes_replaced_) return 0;
+  if (end_words_ || wakes_replaced_) return 0;
   if (is_waiting()) return heard_at_ + kReplaceStep;
   if (login_ != nullptr || initiator_.empty()) return setup_.begun_at + kLoginTime;
   const TimeNs ping = pinged_at_ == kNever ? heard_at_ + kPingAfter : pinged_at_ + kPingTime;
@@ -93,8 +93,8 @@ void Connection::on_time(TimeNs now, Output& out) {
   const bool is_logged_in = login_ == nullptr && !initiator_.empty() && !is_waiting();
   if (is_closing_) {
     if (now >= ends_at_ && !is_over_) out.work.push(Disconnect{words_.c_str()}), ends_at_ = kNever;
-  } else if (is_replaced_) {
-    close("the initiator has logged in again", out);
+  } else if (end_words_) {
+    close(*end_words_, out);
   } else if (is_waiting()) {
     wakes_replaced_ = false;
     heard_at_ = now;
@@ -155,7 +155,7 @@ void Connection::on_message_header(const RequestHeader& header, ByteSpan data,
   now_ = heard_at_ = now;
   pinged_at_ = kNever;
   if (login_ == nullptr && initiator_.empty()) {
-    login_ = std::make_unique<Login>(sessions(), setup_.ours, setup_.is_iser);
+    login_ = std::make_unique<Login>(sessions(), setup_.ours, setup_.is_iser, setup_.own);
     exp_cmd_sn_ = header.cmd_sn;
     max_cmd_sn_ = exp_cmd_sn_ - 1;
   }
@@ -249,13 +249,16 @@ std::string Connection::text_answer(std::string_view text) const {
 /// C).
 void Connection::add_targets(std::string_view which, std::string& text) const {
   constexpr std::size_t kTargetsBytesMax = 64 << 10;
-  for (const Target& target : setup_.sessions->targets()) {
-    const bool is_own = session_ != nullptr && session_->target == &target;
-    if (session_ != nullptr ? !is_own : !target.admits(initiator_)) continue;
-    if (which != "All" && !which.empty() && which != target.name()) continue;
+  std::string_view last;
+  for (const auto& target : setup_.sessions->targets()) {
+    const bool is_own = session_ != nullptr && session_->target == target;
+    if (session_ != nullptr ? !is_own : !target->is_shown_to(initiator_)) continue;
+    if (which != "All" && !which.empty() && which != target->name()) continue;
     if (text.size() > kTargetsBytesMax) return;
-    add_key(text, "TargetName", target.name());
-    add_key(text, "TargetAddress", fmt::format("{},{}", setup_.portal, target.tag()));
+    if (target->name() != last) add_key(text, "TargetName", target->name());
+    last = target->name();
+    for (const SocketAddress& at : target->addresses_for(setup_.own))
+      add_key(text, "TargetAddress", fmt::format("{},{}", at.text(), target->tag()));
   }
 }
 

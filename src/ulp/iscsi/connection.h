@@ -23,12 +23,13 @@ namespace verbatim::ulp::iscsi {
 ///              Data-In               data that is asked for     response
 ///     TCP      Data-In PDUs          R2T, Data-Out PDUs         PDU         tcp_connection.h
 ///     iSER     RDMA WRITE            RDMA READ                  SEND        ulp/iser
-class Connection : public storage::Session {
+class Connection : public storage::Session, public SessionConnection {
  public:
   struct Setup {
     Sessions* sessions = nullptr;
     Parameters ours;
-    std::string portal;  // "10.0.0.1:3260", for SendTargets.
+    SocketAddress own;  // The portal that the initiator has used.
+    SocketAddress peer;
     bool is_iser = false;
     TimeNs begun_at = 0;
   };
@@ -47,9 +48,11 @@ class Connection : public storage::Session {
   void on_end(TimeNs now, storage::Output& out) override;
   bool is_idle() const override;
 
-  /// The same initiator port has logged in again.
-  void replace() { is_replaced_ = true; }
+  void end(std::string words) override { end_words_ = std::move(words); }
   const Parameters& parameters() const { return parameters_; }
+  ConnectionFacts facts() const override {
+    return {setup_.peer, setup_.is_iser, connection_id_, exp_cmd_sn_, max_cmd_sn_, stat_sn_};
+  }
   /// Null: no login is complete, or it is a discovery session.
   const Sessions::Session* session() const { return session_; }
 
@@ -108,10 +111,9 @@ class Connection : public storage::Session {
   };
   /// What a session has once its login is complete.
   struct FullFeature {
-    FullFeature(const Sessions::Session& session, std::uint16_t count,
-                std::span<const Slice> memory)
+    FullFeature(Sessions::Session& session, std::uint16_t count, std::span<const Slice> memory)
         : commands(count),
-          tasks(session.nexus, session.target->port(), *session.target, count, memory) {}
+          tasks(session.nexus, session.target->port(), session.units, count, memory) {}
     Slots<Command> commands;
     scsi::TaskSet tasks;
     std::vector<Tag> moved, failed;  // Fetches that the task set does not know of yet.
@@ -175,8 +177,9 @@ class Connection : public storage::Session {
   std::string words_;
   std::size_t store_at_ = 0, action_at_ = 0;  // What is carried out of the task set's output.
   TimeNs now_ = 0, heard_at_ = 0, pinged_at_ = kNever;
-  TimeNs ends_at_ = kNever;  // A last message should have left by then.
-  bool is_closing_ = false, is_over_ = false, is_replaced_ = false, wakes_replaced_ = false;
+  TimeNs ends_at_ = kNever;               // A last message should have left by then.
+  std::optional<std::string> end_words_;  // It is to end, because of this.
+  bool is_closing_ = false, is_over_ = false, wakes_replaced_ = false;
 };
 
 }  // namespace verbatim::ulp::iscsi

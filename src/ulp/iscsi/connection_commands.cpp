@@ -205,9 +205,9 @@ void Connection::on_management(const RequestHeader& header, Output& out) {
       one.closes = true;
       [[fallthrough]];
     case Function::warm_reset:
-      one.left = static_cast<std::uint32_t>(session_->target->luns().size());
+      one.left = static_cast<std::uint32_t>(session_->units.luns().size());
       full_->managing.push_back(one);
-      for (const scsi::Lun lun : session_->target->luns())
+      for (const scsi::Lun lun : session_->units.luns())
         full_->tasks.manage(Management::unit_reset, one.request, lun, 0, now_,
                             sessions().task_output());
       return;

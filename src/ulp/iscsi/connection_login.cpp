@@ -15,7 +15,7 @@ void Connection::on_login(const RequestHeader& header, ByteSpan data, Output& ou
   last_answer_ = std::make_unique<Login::Answer>(std::move(answer));
   if (const Sessions::Session* const same = find_replaced()) {
     // Its commands must be over before this session's begin.
-    same->connection->replace();
+    same->connection->end("the initiator has logged in again");
     wakes_replaced_ = true;
     return;
   }
@@ -32,9 +32,17 @@ void Connection::complete_login(Output& out) {
   const auto answer = std::exchange(last_answer_, nullptr);
   parameters_ = login_->parameters();
   std::uint16_t tsih = kDiscoveryTsih;
-  if (Target* const target = login_->target()) {
-    session_ = sessions().begin(login_->initiator(), login_->isid(), *target, *this);
-    if (session_ == nullptr) {
+  if (!login_->is_still_admitted()) {
+    answer->status = LoginStatus::forbidden;
+    answer->words = fmt::format("{} is no longer admitted", login_->initiator());
+    return send_login(*answer, out);
+  }
+  if (login_->target() != nullptr) {
+    Sessions::Session* const session =
+        sessions().begin(login_->initiator(), login_->isid(), login_->target(), *this);
+    session_ = session;
+    if (session != nullptr) session->alias = login_->alias();
+    if (session == nullptr) {
       answer->status = LoginStatus::out_of_resources;
       answer->words = fmt::format("{}: there are {} sessions already", login_->initiator(),
                                   sessions().limits().sessions);
@@ -43,7 +51,7 @@ void Connection::complete_login(Output& out) {
     tsih = session_->tsih();
     // A response's slot is taken until it has left, so there are twice as many.
     const auto tasks = static_cast<std::uint16_t>(2 * sessions().limits().window + kImmediateMax);
-    full_ = std::make_unique<FullFeature>(*session_, tasks, sessions().memory_of(*session_));
+    full_ = std::make_unique<FullFeature>(*session, tasks, sessions().memory_of(*session));
   }
   answer->header.lun = login_->isid() << 16 | tsih;
   send_login(*answer, out);

@@ -110,6 +110,7 @@ Login::Checked Login::identify(std::span<const Key> keys) {
     return fail(LoginStatus::initiator_error,
                 fmt::format("InitiatorName={} is no iSCSI name", name->value));
   initiator_ = name->value;
+  if (const Key* const alias = find_key(keys, "InitiatorAlias")) alias_ = alias->value;
   const Key* const type = find_key(keys, "SessionType");
   if (type != nullptr && type->value == "Discovery") return {};
   if (type != nullptr && type->value != "Normal")
@@ -121,10 +122,13 @@ Login::Checked Login::identify(std::span<const Key> keys) {
 }
 
 Login::Checked Login::find_target(std::string_view name) {
-  target_ = targets_.find(name);
+  target_ = targets_.find(name, own_);
   if (target_ == nullptr)
     return fail(LoginStatus::not_found,
                 fmt::format("{} asks for target {}: it is not there", initiator_, name));
+  if (!target_->is_enabled())
+    return fail(LoginStatus::service_unavailable,
+                fmt::format("{} asks for target {}: it is not enabled", initiator_, name));
   if (!target_->admits(initiator_))
     return fail(LoginStatus::forbidden,
                 fmt::format("{} is not admitted to target {}", initiator_, name));

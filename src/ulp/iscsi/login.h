@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <expected>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,9 @@ namespace verbatim::ulp::iscsi {
 /// Finds targets by name, and draws challenges.
 class TargetList {
  public:
-  virtual Target* find(std::string_view name) = 0;
+  /// `own`: the address that the initiator has used. Shared: an administrator may remove a target
+  /// while an initiator logs in.
+  virtual std::shared_ptr<Target> find(std::string_view name, const SocketAddress& own) = 0;
   virtual const Authentication& discovery_authentication() const = 0;
   virtual const Random& random() const = 0;
 
@@ -39,13 +42,18 @@ class Login {
     bool is_complete = false;  // The full feature phase has been asked for.
   };
 
-  Login(TargetList& targets, const Parameters& ours, bool is_iser)
-      : targets_(targets), parameters_(ours), is_iser_(is_iser) {}
+  Login(TargetList& targets, const Parameters& ours, bool is_iser, const SocketAddress& own = {})
+      : targets_(targets), parameters_(ours), is_iser_(is_iser), own_(own) {}
 
   Answer on_request(const RequestHeader& request, ByteSpan data);
 
   const std::string& initiator() const { return initiator_; }
-  Target* target() const { return target_; }  // Null: a discovery session.
+  const std::string& alias() const { return alias_; }
+  const std::shared_ptr<Target>& target() const { return target_; }  // Null: a discovery session.
+  /// An administrator may have changed that since it was asked.
+  bool is_still_admitted() const {
+    return target_ == nullptr || (target_->is_enabled() && target_->admits(initiator_));
+  }
   const Parameters& parameters() const { return parameters_; }
   std::uint64_t isid() const { return isid_; }
   std::uint16_t connection_id() const { return connection_id_; }
@@ -76,10 +84,11 @@ class Login {
   TargetList& targets_;
   Parameters parameters_;
   const bool is_iser_;
+  const SocketAddress own_;
   std::optional<Stage> stage_;  // None: nothing has come.
   std::string text_;            // Of requests with the C bit.
-  std::string initiator_;
-  Target* target_ = nullptr;
+  std::string initiator_, alias_;
+  std::shared_ptr<Target> target_;
   std::uint64_t isid_ = 0;
   std::uint16_t connection_id_ = 0;
   std::optional<Chap> chap_;

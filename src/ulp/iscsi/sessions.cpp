@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,36 +23,68 @@ Sessions::Sessions(const Limits& limits, std::span<const Slice> memory, Random r
 }
 
 Result<Target*> Sessions::add(Target target) {
-  if (find(target.name()) != nullptr)
+  const auto is_same = [&](const auto& other) {
+    return other->name() == target.name() && other->tag() == target.tag();
+  };
+  if (std::ranges::any_of(targets_, is_same))
     return refuse(EEXIST, fmt::format("there is a target {} already", target.name()));
-  return &targets_.emplace_back(std::move(target));
+  return targets_.emplace_back(std::make_shared<Target>(std::move(target))).get();
 }
 
-Target* Sessions::find(std::string_view name) {
-  const auto target = std::ranges::find(targets_, name, &Target::name);
-  return target == targets_.end() ? nullptr : &*target;
+void Sessions::remove(Target& target) {
+  auto settings = target.settings();
+  settings.is_enabled = false;
+  target.set(std::move(settings));
+  refresh(target);
+  std::erase_if(targets_, [&](const auto& one) { return one.get() == &target; });
 }
 
-const Sessions::Session* Sessions::begin(std::string initiator, std::uint64_t isid, Target& target,
-                                         Connection& connection) {
+void Sessions::refresh(Target& target) {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->target.get() != &target) continue;
+    if (!target.is_enabled() || !target.admits(session->initiator)) {
+      session->connection->end(target.is_enabled() ? "the initiator is no longer admitted"
+                                                   : "the target is no longer enabled");
+      continue;
+    }
+    const LunMap& units = target.units_of(session->initiator);
+    if (session->units == units) continue;
+    const LunMap before = std::exchange(session->units, units);
+    for (scsi::LogicalUnit* const unit : before.units()) unit->on_gone(session->nexus);
+    for (scsi::LogicalUnit* const unit : units.units()) {
+      unit->on_login(session->nexus);
+      unit->attentions().tell(session->nexus, scsi::Attention::luns_changed);
+    }
+  }
+}
+
+std::shared_ptr<Target> Sessions::find(std::string_view name, const SocketAddress& own) {
+  const auto target = std::ranges::find_if(
+      targets_, [&](const auto& one) { return one->name() == name && one->is_at(own); });
+  return target == targets_.end() ? nullptr : *target;
+}
+
+Sessions::Session* Sessions::begin(std::string initiator, std::uint64_t isid,
+                                   std::shared_ptr<Target> target, SessionConnection& connection) {
   const auto place = std::ranges::find_if(sessions_, [](const auto& one) { return !one; });
   if (place == sessions_.end()) return nullptr;
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};
-  *place =
-      std::make_unique<Session>(Session{std::move(initiator), isid, &target, &connection, nexus});
-  for (scsi::LogicalUnit* const unit : target.units()) unit->on_login(nexus);
+  LunMap units = target->units_of(initiator);
+  for (scsi::LogicalUnit* const unit : units.units()) unit->on_login(nexus);
+  *place = std::make_unique<Session>(
+      Session{std::move(initiator), isid, std::move(target), &connection, nexus, std::move(units)});
   return place->get();
 }
 
 void Sessions::end(const Session& session) {
-  for (scsi::LogicalUnit* const unit : session.target->units()) unit->on_gone(session.nexus);
+  for (scsi::LogicalUnit* const unit : session.units.units()) unit->on_gone(session.nexus);
   sessions_[raw(session.nexus)].reset();
 }
 
 const Sessions::Session* Sessions::find_same(const std::string& initiator, std::uint64_t isid,
                                              const Target& target) const {
   const auto same = std::ranges::find_if(sessions_, [&](const auto& one) {
-    return one != nullptr && one->target == &target && one->isid == isid &&
+    return one != nullptr && one->target.get() == &target && one->isid == isid &&
            one->initiator == initiator;
   });
   return same == sessions_.end() ? nullptr : same->get();

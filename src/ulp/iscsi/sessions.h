@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +11,24 @@
 
 namespace verbatim::ulp::iscsi {
 
-class Connection;
+/// What of a session's connection is told.
+struct ConnectionFacts {
+  SocketAddress peer;
+  bool is_iser = false;
+  std::uint16_t id = 0;
+  std::uint32_t exp_cmd_sn = 0, max_cmd_sn = 0, stat_sn = 0;
+};
+
+/// The connection of a session, for those who know the session.
+class SessionConnection {
+ public:
+  /// It ends at the next look at its deadline. `words`: why.
+  virtual void end(std::string words) = 0;
+  virtual ConnectionFacts facts() const = 0;
+
+ protected:
+  ~SessionConnection() = default;
+};
 
 /// What all connections of a process share: targets, sessions, and memory, all of it bounded.
 class Sessions final : public TargetList {
@@ -32,28 +46,34 @@ class Sessions final : public TargetList {
   /// `memory`: registered, `LogicalUnit::kMemoryBytes` for each session.
   Sessions(const Limits& limits, std::span<const Slice> memory, Random random);
 
-  /// EEXIST: there is one of this name.
+  /// EEXIST: there is one of this name and portal group.
   Result<Target*> add(Target target);
+  /// Its sessions end.
+  void remove(Target& target);
+  /// The target's settings have changed: its sessions see its units as they are now, or end.
+  void refresh(Target& target);
   void set_discovery_authentication(Authentication wanted) { discovery_ = std::move(wanted); }
 
-  Target* find(std::string_view name) override;
+  std::shared_ptr<Target> find(std::string_view name, const SocketAddress& own) override;
   const Authentication& discovery_authentication() const override { return discovery_; }
   const Random& random() const override { return random_; }
-  const std::deque<Target>& targets() const { return targets_; }
+  const std::vector<std::shared_ptr<Target>>& targets() const { return targets_; }
   const Limits& limits() const { return limits_; }
 
   /// A session, from its login until its connection is destroyed.
   struct Session {
     std::string initiator;
     std::uint64_t isid = 0;
-    Target* target = nullptr;
-    Connection* connection = nullptr;
+    std::shared_ptr<Target> target;  // Shared: it may be removed before its sessions have ended.
+    SessionConnection* connection = nullptr;
     scsi::NexusId nexus{};
+    LunMap units;
+    std::string alias{};  // As the initiator calls itself.
     std::uint16_t tsih() const { return static_cast<std::uint16_t>(raw(nexus) + 1); }
   };
   /// Null: there are as many as may be.
-  const Session* begin(std::string initiator, std::uint64_t isid, Target& target,
-                       Connection& connection);
+  Session* begin(std::string initiator, std::uint64_t isid, std::shared_ptr<Target> target,
+                 SessionConnection& connection);
   void end(const Session& session);
   /// Of the same initiator port: it is reinstated (RFC 7143, section 6.3.5).
   const Session* find_same(const std::string& initiator, std::uint64_t isid,
@@ -80,7 +100,7 @@ class Sessions final : public TargetList {
   const std::span<const Slice> memory_;
   const Random random_;
   Authentication discovery_;
-  std::deque<Target> targets_;
+  std::vector<std::shared_ptr<Target>> targets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // By nexus; null: free.
   std::vector<std::byte> stash_memory_;
   std::vector<std::byte*> stashes_;  // Free ones.

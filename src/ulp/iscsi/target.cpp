@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "ulp/engine/portals.h"
+
 namespace verbatim::ulp::iscsi {
 namespace {
 
@@ -14,46 +16,69 @@ Result<void> check_name(const std::string& name) {
                 fmt::format("'{}' is no iSCSI name: write iqn.2026-01.com.example:disk", name));
 }
 
-/// Peripheral device addressing (SAM-5, 4.7.7.2).
-scsi::Lun lun_of(std::uint32_t number) { return scsi::Lun{number} << 48; }
-
 }  // namespace
 
-Result<Target> Target::create(const std::string& name) {
+Result<void> LunMap::add(std::uint32_t number, scsi::LogicalUnit& unit) {
+  const scsi::Lun lun = scsi::Lun{number} << 48;  // Peripheral device addressing (SAM-5, 4.7.7.2).
+  if (number >= kUnitsMax)
+    return refuse(EINVAL, fmt::format("unit {}: numbers are below {}", number, kUnitsMax));
+  if (find(lun) != nullptr) return refuse(EEXIST, fmt::format("there is a unit {}", number));
+  luns_.push_back(lun);
+  units_.push_back(&unit);
+  return {};
+}
+
+scsi::LogicalUnit* LunMap::find(scsi::Lun lun) {
+  const auto at = std::ranges::find(luns_, lun);
+  return at == luns_.end() ? nullptr : units_[static_cast<std::size_t>(at - luns_.begin())];
+}
+
+Result<Target> Target::create(const std::string& name, std::uint16_t tag) {
   if (auto checked = check_name(name); !checked) return std::unexpected(checked.error());
   Target target;
   target.port_.device_name = name;
+  target.port_.tag = tag;
   return target;
 }
 
 Result<void> Target::admit(const std::string& initiator, std::optional<Authentication> own) {
   if (auto checked = check_name(initiator); !checked) return checked;
-  initiators_[initiator] = std::move(own);
+  settings_.initiators[initiator].own = std::move(own);
   return {};
 }
 
 Result<void> Target::add(std::uint32_t number, scsi::LogicalUnit& unit) {
-  if (number >= kUnitsMax)
-    return refuse(EINVAL, fmt::format("unit {}: numbers are below {}", number, kUnitsMax));
-  if (find(lun_of(number)) != nullptr)
-    return refuse(EEXIST, fmt::format("{} has a unit {} already", name(), number));
-  luns_.push_back(lun_of(number));
-  units_.push_back(&unit);
-  return {};
+  return settings_.units.add(number, unit);
 }
 
 bool Target::admits(const std::string& initiator) const {
-  return admits_any_ || initiators_.contains(initiator);
+  return settings_.admits_any || settings_.initiators.contains(initiator);
+}
+
+bool Target::is_shown_to(const std::string& initiator) const {
+  return settings_.is_enabled && (settings_.is_shown_to_any || admits(initiator));
+}
+
+bool Target::is_at(const SocketAddress& own) const { return ulp::is_at(settings_.portals, own); }
+
+std::vector<SocketAddress> Target::addresses_for(const SocketAddress& own) const {
+  if (settings_.portals.empty()) return {own};
+  std::vector<SocketAddress> addresses;
+  for (const SocketAddress& portal : settings_.portals)
+    addresses.push_back(is_any(portal) ? own.with_port(portal.port()) : portal);
+  return addresses;
 }
 
 const Authentication& Target::authentication_of(const std::string& initiator) const {
-  const auto own = initiators_.find(initiator);
-  return own != initiators_.end() && own->second ? *own->second : authentication_;
+  const auto found = settings_.initiators.find(initiator);
+  const bool has_own = found != settings_.initiators.end() && found->second.own;
+  return has_own ? *found->second.own : settings_.authentication;
 }
 
-scsi::LogicalUnit* Target::find(scsi::Lun lun) {
-  const auto at = std::ranges::find(luns_, lun);
-  return at == luns_.end() ? nullptr : units_[static_cast<std::size_t>(at - luns_.begin())];
+const LunMap& Target::units_of(const std::string& initiator) const {
+  const auto found = settings_.initiators.find(initiator);
+  const bool has_own = found != settings_.initiators.end() && found->second.units;
+  return has_own ? *found->second.units : settings_.units;
 }
 
 }  // namespace verbatim::ulp::iscsi

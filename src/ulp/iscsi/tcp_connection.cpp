@@ -16,7 +16,8 @@ constexpr std::array<std::byte, 3> kPadding{};
 
 storage::Verdict TcpService::on_meeting(const Meeting& meeting, TimeNs now) {
   constexpr std::uint32_t kReceives = 262144;
-  Connection::Setup setup{.sessions = &sessions_, .portal = meeting.own.text(), .begun_at = now};
+  Connection::Setup setup{
+      .sessions = &sessions_, .own = meeting.own, .peer = meeting.peer, .begun_at = now};
   setup.ours.target_receives = kReceives;
   setup.ours.initial_r2t = sessions_.limits().initial_r2t ? 1 : 0;
   return storage::Accept{.session = std::make_unique<TcpConnection>(std::move(setup)),

@@ -17,8 +17,11 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs now) {
                          ? std::uint8_t{0}
                          : std::to_integer<std::uint8_t>(meeting.private_data[0]);
   const bool may_invalidate = (flags & kNoInvalidate) == 0;
-  iscsi::Connection::Setup setup{
-      .sessions = &sessions_, .portal = meeting.own.text(), .is_iser = true, .begun_at = now};
+  iscsi::Connection::Setup setup{.sessions = &sessions_,
+                                 .own = meeting.own,
+                                 .peer = meeting.peer,
+                                 .is_iser = true,
+                                 .begun_at = now};
   setup.ours.rdma_extensions = 1;
   setup.ours.initial_r2t = sessions_.limits().initial_r2t ? 1 : 0;
   setup.ours.initiator_receives = 262144;

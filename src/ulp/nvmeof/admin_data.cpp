@@ -103,7 +103,7 @@ void AdminQueue::fill_log_block(LogPage page, std::uint64_t block, LogBlock out)
 }
 
 void AdminQueue::fill_discovery(std::uint64_t block, LogBlock out) const {
-  const auto entries = target_.admitted(controller_->host().host);
+  const auto entries = target_.admitted(controller_->host().host, at_);
   if (block == 0) return encode_discovery_header(target_.generation(), entries.size(), out);
   if (block <= entries.size())
     encode(DiscoveryEntry{.subsystem = entries[block - 1]->nqn(), .at = at_}, out);

@@ -55,6 +55,10 @@ class Controller {
     return keep_alive_ms_ == 0 ? kNever : keep_alive_ms_ * kMillisecond + kSecond;
   }
 
+  /// An administrator has taken the subsystem away from the host: its queues end.
+  void end() { must_end_ = true; }
+  bool must_end() const { return must_end_; }
+
   bool has_queue(std::uint16_t queue) const { return queues_[queue]; }
   void set_queue(std::uint16_t queue, bool is_there) { queues_[queue] = is_there; }
   std::size_t queue_count() const { return queues_.count(); }
@@ -74,6 +78,7 @@ class Controller {
   std::uint32_t configuration_ = 0;
   std::uint32_t status_ = 0;
   std::bitset<kQueuesMax> queues_;
+  bool must_end_ = false;
 };
 
 }  // namespace verbatim::ulp::nvmeof

@@ -112,7 +112,7 @@ void QueueConnection::connect(ByteSpan bytes, TimeNs now, Output& out) {
                            wanted.queue_id, wanted.commands, request_.queue_id, request_.commands);
     return answer(Status::connect_invalid_parameters, ConnectCommand::kQueueIdAt, out);
   }
-  const auto connected = target_.connect(wanted, *data);
+  const auto connected = target_.connect(wanted, *data, at_);
   if (!connected) {
     refusal_ = connected.error().words;
     return answer(connected.error().status, connected.error().result, out);
@@ -143,6 +143,11 @@ void QueueConnection::give_back(Output& out) {
 }
 
 void QueueConnection::on_time(TimeNs now, Output& out) {
+  if (must_end()) {
+    has_ended_ = true;
+    return static_cast<void>(
+        out.work.push(Disconnect{"the host may not have the subsystem any more"}));
+  }
   if (state_ == State::connected) return queue().on_time(now, out);
   if (has_ended_) return;
   if (gives_up_ == 0) gives_up_ = now + kConnectPatience;
@@ -151,7 +156,12 @@ void QueueConnection::on_time(TimeNs now, Output& out) {
   out.work.push(Disconnect{"the host has a connection, and sends no Connect"});
 }
 
+bool QueueConnection::must_end() const {
+  return !has_ended_ && controller_ != nullptr && controller_->must_end();
+}
+
 TimeNs QueueConnection::deadline() const {
+  if (must_end()) return 0;
   if (state_ == State::connected) return queue().deadline();
   return has_ended_ ? kNever : gives_up_;
 }

@@ -50,6 +50,7 @@ class QueueConnection final : public storage::Session, public Namespaces {
   void connect(ByteSpan data, TimeNs now, storage::Output& out);
   void answer(Status status, std::uint32_t result, storage::Output& out);
   void give_back(storage::Output& out);
+  bool must_end() const;
   storage::Session& queue();
   const storage::Session& queue() const;
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ulp/engine/portals.h"
 #include "ulp/nvmeof/wire/connect.h"
 
 namespace verbatim::ulp::nvmeof {
@@ -39,18 +40,22 @@ Result<void> Subsystem::add(std::uint32_t id, const Namespace& space) {
   if (id == 0 || id > kNamespacesMax) {
     return refuse(EINVAL, fmt::format("namespace {}: ids are 1 to {}", id, kNamespacesMax));
   }
-  if (!spaces_.emplace(id, space).second)
+  if (!settings_.spaces.emplace(id, space).second)
     return refuse(EEXIST, fmt::format("{} has a namespace {} already", nqn_, id));
   return {};
 }
 
 std::optional<Namespace> Subsystem::find(std::uint32_t id) const {
-  const auto found = spaces_.find(id);
-  return found == spaces_.end() ? std::nullopt : std::optional(found->second);
+  const auto found = settings_.spaces.find(id);
+  return found == settings_.spaces.end() ? std::nullopt : std::optional(found->second);
 }
+
+bool Subsystem::is_at(const SocketAddress& own) const { return ulp::is_at(settings_.portals, own); }
 
 /// Version 8 of RFC 9562: bits of our own.
 Uuid Subsystem::uuid_of(std::uint32_t id) const {
+  const auto own = settings_.uuids.find(id);
+  if (own != settings_.uuids.end()) return own->second;
   Uuid uuid{};
   store_be(&uuid[0], hash_of(nqn_, 2 + std::uint64_t{id} * 2));
   store_be(&uuid[8], hash_of(nqn_, 3 + std::uint64_t{id} * 2));

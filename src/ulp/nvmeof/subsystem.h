@@ -6,12 +6,25 @@
 #include <ranges>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/net/address.h"
 #include "ulp/nvmeof/io_queue.h"
 #include "ulp/nvmeof/wire/identify_data.h"
 
 namespace verbatim::ulp::nvmeof {
+
+/// Who may have a subsystem's namespaces, and where.
+struct SubsystemSettings {
+  bool admits_any_host = false;
+  std::set<std::string> hosts;
+  std::map<std::uint32_t, Namespace> spaces;
+  std::map<std::uint32_t, Uuid> uuids;  // Of namespaces that have one of their own.
+  std::vector<SocketAddress> portals;   // None: wherever hosts come.
+  bool is_hidden = false;               // No host may have it: it is nowhere.
+};
 
 /// What hosts see under one NQN: namespaces, and who may have them. Nobody may until it says so.
 class Subsystem final : public Namespaces {
@@ -24,10 +37,17 @@ class Subsystem final : public Namespaces {
   /// again. So are the UUIDs.
   const std::string& serial() const { return serial_; }
 
-  void admit(const std::string& host) { hosts_.insert(host); }
-  void admit_any_host() { admits_any_host_ = true; }
-  bool admits_any_host() const { return admits_any_host_; }
-  bool admits(const std::string& host) const { return admits_any_host_ || hosts_.contains(host); }
+  /// `Target::refresh` tells the controllers that are there.
+  void set(SubsystemSettings settings) { settings_ = std::move(settings); }
+  void set_serial(const std::string& serial) { serial_ = serial; }
+  void admit(const std::string& host) { settings_.hosts.insert(host); }
+  void admit_any_host() { settings_.admits_any_host = true; }
+  bool admits_any_host() const { return settings_.admits_any_host; }
+  bool admits(const std::string& host) const {
+    return !settings_.is_hidden && (settings_.admits_any_host || settings_.hosts.contains(host));
+  }
+  /// `own`: the address that a host has used.
+  bool is_at(const SocketAddress& own) const;
 
   /// EEXIST: the id is taken; EINVAL: it is 0 or all ones.
   Result<void> add(std::uint32_t id, const Namespace& space);
@@ -35,7 +55,7 @@ class Subsystem final : public Namespaces {
   Uuid uuid_of(std::uint32_t id) const;
   /// The ids above `id`, ascending.
   auto ids_after(std::uint32_t id) const {
-    return std::ranges::subrange(spaces_.upper_bound(id), spaces_.end());
+    return std::ranges::subrange(settings_.spaces.upper_bound(id), settings_.spaces.end());
   }
   /// NN: the highest id there may be.
   static constexpr std::uint32_t kNamespacesMax = 1024;
@@ -45,9 +65,7 @@ class Subsystem final : public Namespaces {
 
   std::string nqn_;
   std::string serial_;
-  std::set<std::string> hosts_;
-  bool admits_any_host_ = false;
-  std::map<std::uint32_t, Namespace> spaces_;
+  SubsystemSettings settings_;
 };
 
 }  // namespace verbatim::ulp::nvmeof

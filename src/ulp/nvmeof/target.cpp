@@ -28,19 +28,38 @@ Result<Subsystem*> Target::add(Subsystem subsystem) {
   return subsystems_.emplace_back(std::make_unique<Subsystem>(std::move(subsystem))).get();
 }
 
-Target::Connected Target::connect(const ConnectCommand& command, const ConnectData& data) {
+void Target::remove(Subsystem& subsystem) {
+  subsystem.set({.is_hidden = true});
+  refresh(subsystem);
+  const auto found = std::ranges::find(subsystems_, &subsystem, &std::unique_ptr<Subsystem>::get);
+  removed_.push_back(std::move(*found));
+  subsystems_.erase(found);
+}
+
+void Target::refresh(const Subsystem& subsystem) {
+  ++generation_;
+  for (const auto& [id, controller] : controllers_) {
+    if (controller->subsystem() == &subsystem && !subsystem.admits(controller->host().host))
+      controller->end();
+  }
+}
+
+Target::Connected Target::connect(const ConnectCommand& command, const ConnectData& data,
+                                  const SocketAddress& own) {
   if (command.format != 0) {
     return refuse(Status::connect_incompatible_format, ConnectCommand::kFormatAt,
                   fmt::format("the host's Connect has format {}, we know 0", command.format));
   }
   if (data.host.empty())
     return wrong(kInData | ConnectData::kHostAt, "the host's NQN is empty, or longer than 223");
-  auto connected = command.queue_id == 0 ? connect_admin(command, data) : connect_io(command, data);
+  auto connected =
+      command.queue_id == 0 ? connect_admin(command, data, own) : connect_io(command, data);
   if (connected) (*connected)->set_queue(command.queue_id, true);
   return connected;
 }
 
-Target::Connected Target::connect_admin(const ConnectCommand& command, const ConnectData& data) {
+Target::Connected Target::connect_admin(const ConnectCommand& command, const ConnectData& data,
+                                        const SocketAddress& own) {
   if (data.controller_id != ConnectData::kAnyController) {
     return wrong(
         kInData | ConnectData::kControllerAt,
@@ -48,8 +67,9 @@ Target::Connected Target::connect_admin(const ConnectCommand& command, const Con
   }
   const Subsystem* subsystem = nullptr;
   if (data.subsystem != kDiscoveryNqn) {
-    const auto found = std::ranges::find_if(
-        subsystems_, [&](const auto& one) { return one->nqn() == data.subsystem; });
+    const auto found = std::ranges::find_if(subsystems_, [&](const auto& one) {
+      return one->nqn() == data.subsystem && one->is_at(own);
+    });
     if (found == subsystems_.end()) {
       return wrong(kInData | ConnectData::kSubsystemAt,
                    fmt::format("{} wants {}, which is not here", data.host, data.subsystem));
@@ -76,7 +96,7 @@ Target::Connected Target::connect_io(const ConnectCommand& command, const Connec
   const auto found = controllers_.find(data.controller_id);
   Controller* const controller = found == controllers_.end() ? nullptr : found->second.get();
   if (controller == nullptr || controller->is_discovery() || !controller->has_queue(0) ||
-      controller->subsystem()->nqn() != data.subsystem) {
+      controller->subsystem()->nqn() != data.subsystem || controller->must_end()) {
     return wrong(kInData | ConnectData::kControllerAt,
                  fmt::format("{} wants queue {} of controller {}, which it does not have",
                              data.host, command.queue_id, data.controller_id));
@@ -112,10 +132,11 @@ std::uint16_t Target::free_id() {
   return last_id_;
 }
 
-std::vector<const Subsystem*> Target::admitted(const std::string& host) const {
+std::vector<const Subsystem*> Target::admitted(const std::string& host,
+                                               const SocketAddress& own) const {
   std::vector<const Subsystem*> found;
   for (const auto& subsystem : subsystems_) {
-    if (subsystem->admits(host)) found.push_back(subsystem.get());
+    if (subsystem->admits(host) && subsystem->is_at(own)) found.push_back(subsystem.get());
   }
   return found;
 }

@@ -33,14 +33,23 @@ class Target final {
   /// EEXIST: one has its NQN. It stays where it is.
   Result<Subsystem*> add(Subsystem subsystem);
 
-  /// A queue's Connect. The admin queue's makes a controller.
+  /// Its controllers end. It stays in memory until `forget_removed`, as long as queues know it.
+  void remove(Subsystem& subsystem);
+  void forget_removed() { removed_.clear(); }
+  /// The subsystem's settings have changed: hosts that may not have it any more lose it.
+  void refresh(const Subsystem& subsystem);
+
+  /// A queue's Connect. The admin queue's makes a controller. `own`: the address that the host has
+  /// used.
   std::expected<Controller*, ConnectRefusal> connect(const ConnectCommand& command,
-                                                     const ConnectData& data);
+                                                     const ConnectData& data,
+                                                     const SocketAddress& own = {});
   /// The queue is over; with its last one the controller ends.
   void disconnect(Controller& controller, std::uint16_t queue);
 
   /// What the host may have: its discovery log.
-  std::vector<const Subsystem*> admitted(const std::string& host) const;
+  std::vector<const Subsystem*> admitted(const std::string& host,
+                                         const SocketAddress& own = {}) const;
   std::uint64_t generation() const { return generation_; }
 
   const std::vector<std::unique_ptr<Subsystem>>& subsystems() const { return subsystems_; }
@@ -50,12 +59,13 @@ class Target final {
 
  private:
   using Connected = std::expected<Controller*, ConnectRefusal>;
-  Connected connect_admin(const ConnectCommand& command, const ConnectData& data);
+  Connected connect_admin(const ConnectCommand& command, const ConnectData& data,
+                          const SocketAddress& own);
   Connected connect_io(const ConnectCommand& command, const ConnectData& data);
   std::uint16_t free_id();
 
   const Limits limits_;
-  std::vector<std::unique_ptr<Subsystem>> subsystems_;
+  std::vector<std::unique_ptr<Subsystem>> subsystems_, removed_;
   std::map<std::uint16_t, std::unique_ptr<Controller>> controllers_;
   std::uint16_t last_id_ = 0;
   std::uint64_t generation_ = 1;  // Of the discovery log.

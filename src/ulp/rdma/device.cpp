@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
@@ -137,6 +138,7 @@ Result<void> Device::read_limits() {
   ibv_device_attr has{};
   if (const int error = ibv_query_device(context_, &has))
     return refuse(error, fmt::format("ibv_query_device: {}", std::strerror(error)));
+  guid_ = be64toh(has.node_guid);
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   limits_ = {.send_depth = at_most<std::uint32_t>(has.max_qp_wr),
              .shared_receives = at_most<std::uint32_t>(has.max_srq_wr),
@@ -146,7 +148,9 @@ Result<void> Device::read_limits() {
              .reads_as_initiator = at_most<std::uint8_t>(has.max_qp_init_rd_atom),
              .reads_as_responder = at_most<std::uint8_t>(has.max_qp_rd_atom),
              .has_windows = (has.device_cap_flags & kWindows) != 0,
-             .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP};
+             .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP,
+             .vendor = has.vendor_id,
+             .part = has.vendor_part_id};
   return {};
 }
 

@@ -29,6 +29,7 @@ struct Limits {
   std::uint8_t reads_as_responder = 0;
   bool has_windows = false;  // Type 2: siw has none.
   bool is_iwarp = false;
+  std::uint32_t vendor = 0, part = 0;
 };
 
 /// One port, as engines need it. `pkeys` by index.
@@ -87,6 +88,8 @@ class Device {
 
   const Limits& limits() const { return limits_; }
   const char* name() const { return ibv_get_device_name(context_->device); }
+  /// Of the node: an InfiniBand service that needs one number of its own has this.
+  std::uint64_t guid() const { return guid_; }
   PortFacts port(std::uint8_t number = 1) const;  // Asks the device each time.
 
   /// `rights`: IBV_ACCESS_*; over iWARP remote_write is added where local_write is, for READs.
@@ -119,6 +122,7 @@ class Device {
   ibv_context* context_ = nullptr;  // One of them.
   std::unique_ptr<ibv_pd, Deallocate> domain_;
   Limits limits_;
+  std::uint64_t guid_ = 0;
 };
 
 }  // namespace verbatim::ulp::rdma

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include <sys/socket.h>
 
+#include "base/error.h"
 #include "base/net/address.h"
 #include "base/types.h"
 
@@ -25,6 +27,10 @@ struct InfinibandService {
   PKey pkey = kDefaultPKey;
 };
 using ServicePlace = std::variant<IpService, InfinibandService>;
+
+/// An address, with a port behind a colon if the address has none of its own ("10.0.0.1:4420",
+/// "[fe80::1]:4420"), else `port`. EINVAL.
+Result<SocketAddress> parse_place(const std::string& text, std::uint16_t port);
 
 /// As rdma_cm takes it.
 sockaddr_storage to_sockaddr(const ServicePlace& place);

@@ -16,6 +16,7 @@ struct Identity {
   std::string revision = "4.0";
   std::string serial;                   // vpd_unit_serial; without one there are no VPD pages.
   std::uint32_t company_id = 0x001405;  // 24 bits: the IEEE's number in the unit's NAA name.
+  friend bool operator==(const Identity&, const Identity&) = default;
 };
 
 struct UnitSettings {
@@ -38,6 +39,7 @@ struct UnitSettings {
   std::uint32_t write_same_blocks_max = 4096;  // max_write_same_len.
   std::uint16_t port_group = 0;                // tg_pt_gp_id.
   std::vector<std::uint16_t> ports;  // Relative identifiers of all ports that show the unit.
+  friend bool operator==(const UnitSettings&, const UnitSettings&) = default;
 };
 
 /// SPC-4, 7.6.1.

@@ -24,7 +24,7 @@ std::uint16_t slots_of(const Channel::Setup& setup) {
 Channel::Channel(const Setup& setup)
     : setup_(setup),
       requests_(slots_of(setup)),
-      tasks_(setup.session->nexus, setup.session->port->port(), *setup.session->port,
+      tasks_(setup.session->nexus, setup.session->port->port(), setup.session->units,
              slots_of(setup), setup.memory.first(1)),
       limit_(setup.ports->limits().requests),
       granted_(limit_) {
@@ -123,6 +123,7 @@ void Channel::on_stored(Tag tag, storage::StoreStatus status, TimeNs now, Output
 void Channel::on_time(TimeNs now, Output& out) {
   setup_.ports->clear_messages();
   now_ = now;
+  if (setup_.session->ends_because != nullptr) close(setup_.session->ends_because, out);
   if (is_closing_ && now >= ends_at_) {
     out.work.push(Disconnect{words_.c_str()});
     ends_at_ = kNever;
@@ -132,7 +133,9 @@ void Channel::on_time(TimeNs now, Output& out) {
 }
 
 TimeNs Channel::deadline() const {
-  return is_over_ ? kNever : std::min(ends_at_, tasks_.deadline());
+  if (is_over_) return kNever;
+  const bool ends = setup_.session->ends_because != nullptr && !is_closing_;
+  return ends ? 0 : std::min(ends_at_, tasks_.deadline());
 }
 
 void Channel::resume(TimeNs now, Output& out) {

@@ -12,20 +12,21 @@ namespace verbatim::ulp::srp {
 
 Port::Port(const PortId& id, std::string name) : id_(id) { port_.device_name = std::move(name); }
 
-Result<void> Port::add(std::uint32_t number, scsi::LogicalUnit& unit) {
-  const scsi::Lun lun = scsi::Lun{number} << 48;  // Peripheral device addressing (SAM-5, 4.7.7.2).
-  if (number >= kUnitsMax)
-    return refuse(EINVAL, fmt::format("unit {}: numbers are below {}", number, kUnitsMax));
-  if (find(lun) != nullptr)
-    return refuse(EEXIST, fmt::format("{} has a unit {} already", text_of(id_), number));
-  luns_.push_back(lun);
-  units_.push_back(&unit);
-  return {};
+bool is_named(const std::string& name, const PortId& initiator, const SocketAddress& from) {
+  if (const auto id = parse_port_id(name)) return *id == initiator;
+  const auto guid = load_be<std::uint64_t>(&initiator[8]);
+  if (name == fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
+                          guid >> 16 & 0xffff, guid & 0xffff))
+    return true;
+  const auto address = SocketAddress::parse(name);
+  return address && !from.empty() && same_ip(*address, from);
 }
 
-scsi::LogicalUnit* Port::find(scsi::Lun lun) {
-  const auto at = std::ranges::find(luns_, lun);
-  return at == luns_.end() ? nullptr : units_[static_cast<std::size_t>(at - luns_.begin())];
+const scsi::LunMap* Port::units_of(const PortId& initiator, const SocketAddress& from) const {
+  for (const Admitted& one : settings_.initiators) {
+    if (is_named(one.name, initiator, from)) return one.units ? &*one.units : &settings_.units;
+  }
+  return settings_.admits_any ? &settings_.units : nullptr;
 }
 
 Ports::Ports(const Limits& limits, std::span<const Slice> memory)
@@ -37,12 +38,37 @@ Ports::Ports(const Limits& limits, std::span<const Slice> memory)
 Result<Port*> Ports::add(Port port) {
   if (find(port.id()) != nullptr)
     return refuse(EEXIST, fmt::format("there is a port {} already", text_of(port.id())));
-  return &ports_.emplace_back(std::move(port));
+  return ports_.emplace_back(std::make_shared<Port>(std::move(port))).get();
 }
 
-Port* Ports::find(const PortId& id) {
-  const auto port = std::ranges::find(ports_, id, &Port::id);
-  return port == ports_.end() ? nullptr : &*port;
+void Ports::remove(Port& port) {
+  port.set_enabled(false);
+  refresh(port);
+  std::erase_if(ports_, [&](const auto& one) { return one.get() == &port; });
+}
+
+void Ports::refresh(const Port& port) {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->port.get() != &port) continue;
+    const scsi::LunMap* const units = port.units_of(session->initiator, session->from);
+    if (!port.is_enabled() || units == nullptr) {
+      session->ends_because = port.is_enabled() ? "the initiator is no longer admitted"
+                                                : "the port is no longer enabled";
+      continue;
+    }
+    if (session->units == *units) continue;
+    const scsi::LunMap before = std::exchange(session->units, *units);
+    for (scsi::LogicalUnit* const unit : before.units()) unit->on_gone(session->nexus);
+    for (scsi::LogicalUnit* const unit : units->units()) {
+      unit->on_login(session->nexus);
+      unit->attentions().tell(session->nexus, scsi::Attention::luns_changed);
+    }
+  }
+}
+
+std::shared_ptr<Port> Ports::find(const PortId& id) const {
+  const auto port = std::ranges::find_if(ports_, [&](const auto& one) { return one->id() == id; });
+  return port == ports_.end() ? nullptr : *port;
 }
 
 ByteSpan Ports::add_message(const ResponseBytes& message) {
@@ -58,13 +84,18 @@ Ports::Session* Ports::find_session(const PortId& initiator, const PortId& targe
   return found == sessions_.end() ? nullptr : found->get();
 }
 
-Ports::Session* Ports::begin_session(const PortId& initiator, Port& port) {
+Ports::Session* Ports::begin_session(const PortId& initiator, const SocketAddress& from,
+                                     std::shared_ptr<Port> port) {
   const auto place = std::ranges::find_if(sessions_, [](const auto& one) { return !one; });
   VERBATIM_ASSERT(place != sessions_.end());
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};
-  *place =
-      std::make_unique<Session>(Session{.initiator = initiator, .port = &port, .nexus = nexus});
-  for (scsi::LogicalUnit* const unit : port.units()) unit->on_login(nexus);
+  scsi::LunMap units = *port->units_of(initiator, from);
+  for (scsi::LogicalUnit* const unit : units.units()) unit->on_login(nexus);
+  *place = std::make_unique<Session>(Session{.initiator = initiator,
+                                             .from = from,
+                                             .port = std::move(port),
+                                             .units = std::move(units),
+                                             .nexus = nexus});
   return place->get();
 }
 
@@ -78,7 +109,7 @@ void Ports::end(Session& session, const Channel& channel, std::uint32_t place) {
   free_places_.push_back(place);
   std::erase(session.channels, &channel);
   if (!session.channels.empty()) return;
-  for (scsi::LogicalUnit* const unit : session.port->units()) unit->on_gone(session.nexus);
+  for (scsi::LogicalUnit* const unit : session.units.units()) unit->on_gone(session.nexus);
   sessions_[raw(session.nexus)].reset();
 }
 

@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <set>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/net/address.h"
+#include "ulp/scsi/lun_map.h"
 #include "ulp/scsi/task_set.h"
 #include "ulp/srp/wire/login.h"
 #include "ulp/srp/wire/message.h"
@@ -18,38 +19,50 @@ namespace verbatim::ulp::srp {
 
 class Channel;
 
-/// A target port: its identifier, its units, and who may log in. Nobody may until one is admitted.
-class Port final : public scsi::Units {
- public:
-  static constexpr std::size_t kUnitsMax = 256;
+/// An initiator that a port admits, by a name that administrators give it: its port's 32
+/// hexadecimal digits, with or without "0x"; its GUID's 16, in fours with colons; or the IP address
+/// that it comes from.
+struct Admitted {
+  std::string name;
+  std::optional<scsi::LunMap> units;  // Without them, the port's.
+};
+bool is_named(const std::string& name, const PortId& initiator, const SocketAddress& from);
 
+/// Who may log in to a port, and what they see.
+struct PortSettings {
+  bool is_enabled = true;
+  bool admits_any = false;  // Those without a name, too.
+  std::vector<Admitted> initiators;
+  scsi::LunMap units;
+};
+
+/// A target port. Nobody may log in until one is admitted.
+class Port final {
+ public:
   Port(const PortId& id, std::string name);
 
-  void admit_any() { admits_any_ = true; }
-  void admit(const PortId& initiator) { initiators_.insert(initiator); }
-  void set_enabled(bool is_enabled) { is_enabled_ = is_enabled; }
+  /// `Ports::refresh` tells the sessions that are there.
+  void set(PortSettings settings) { settings_ = std::move(settings); }
+  void admit_any() { settings_.admits_any = true; }
+  void admit(const PortId& initiator) { settings_.initiators.push_back({text_of(initiator), {}}); }
+  void set_enabled(bool is_enabled) { settings_.is_enabled = is_enabled; }
   /// `number` is below 256. The unit outlives the port. EEXIST, EINVAL.
-  Result<void> add(std::uint32_t number, scsi::LogicalUnit& unit);
+  Result<void> add(std::uint32_t number, scsi::LogicalUnit& unit) {
+    return settings_.units.add(number, unit);
+  }
 
   const PortId& id() const { return id_; }
   const scsi::Port& port() const { return port_; }
-  bool is_enabled() const { return is_enabled_; }
-  bool admits_any() const { return admits_any_; }
-  bool admits(const PortId& initiator) const {
-    return admits_any_ || initiators_.contains(initiator);
-  }
-  std::span<scsi::LogicalUnit* const> units() const { return units_; }
-
-  scsi::LogicalUnit* find(scsi::Lun lun) override;
-  std::span<const scsi::Lun> luns() const override { return luns_; }
+  const PortSettings& settings() const { return settings_; }
+  bool is_enabled() const { return settings_.is_enabled; }
+  bool admits_any() const { return settings_.admits_any; }
+  /// Null: it is not admitted.
+  const scsi::LunMap* units_of(const PortId& initiator, const SocketAddress& from) const;
 
  private:
   PortId id_;
   scsi::Port port_{.protocol = scsi::Protocol::srp};
-  std::set<PortId> initiators_;
-  bool is_enabled_ = true, admits_any_ = false;
-  std::vector<scsi::Lun> luns_;
-  std::vector<scsi::LogicalUnit*> units_;  // Of the same index.
+  PortSettings settings_;
 };
 
 /// What all channels of a process share: ports, sessions, and memory, all of it bounded.
@@ -70,15 +83,22 @@ class Ports final {
 
   /// EEXIST: there is one of this identifier.
   Result<Port*> add(Port port);
-  Port* find(const PortId& id);
-  const std::deque<Port>& ports() const { return ports_; }
+  /// Its sessions end.
+  void remove(Port& port);
+  /// The port's settings have changed: its sessions see its units as they are now, or end.
+  void refresh(const Port& port);
+  std::shared_ptr<Port> find(const PortId& id) const;
+  const std::vector<std::shared_ptr<Port>>& ports() const { return ports_; }
   const Limits& limits() const { return limits_; }
 
   struct Session {
     PortId initiator{};
-    Port* port = nullptr;
+    SocketAddress from;          // Empty by the InfiniBand CM.
+    std::shared_ptr<Port> port;  // Shared: it may be removed before its sessions have ended.
+    scsi::LunMap units;
     scsi::NexusId nexus{};
     bool is_replaced = false;
+    const char* ends_because = nullptr;  // Its channels end at the next look at their deadlines.
     std::vector<Channel*> channels;
   };
   /// By nexus; null: free.
@@ -86,7 +106,8 @@ class Ports final {
   /// Null: there is none that goes on.
   Session* find_session(const PortId& initiator, const PortId& target) const;
   /// Requires a free place: a session has a channel.
-  Session* begin_session(const PortId& initiator, Port& port);
+  Session* begin_session(const PortId& initiator, const SocketAddress& from,
+                         std::shared_ptr<Port> port);
   /// A channel's part of the memory.
   bool has_place() const { return !free_places_.empty(); }
   std::uint32_t take_place();
@@ -104,7 +125,7 @@ class Ports final {
  private:
   const Limits limits_;
   const std::span<const Slice> memory_;
-  std::deque<Port> ports_;
+  std::vector<std::shared_ptr<Port>> ports_;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<std::uint32_t> free_places_;  // Of memory.
   InplaceVector<ResponseBytes, WorkList::capacity()> messages_;

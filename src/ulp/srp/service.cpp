@@ -14,18 +14,18 @@ Service::Refusal Service::refusal_of(const LoginRequest& request, const Meeting&
     return {request_too_long,
             fmt::format("messages of {} bytes: {} to {} are taken", request.request_bytes,
                         kRequestMin, ports_.limits().request_bytes)};
-  const Port* const port = ports_.find(request.target);
+  const std::shared_ptr<const Port> port = ports_.find(request.target);
   if (port == nullptr)
     return {wrong_target_port,
             fmt::format("there is no port {}; {}", text_of(request.target),
                         ports_.ports().empty() ? "there is none"
-                                               : "one is " + text_of(ports_.ports()[0].id()))};
+                                               : "one is " + text_of(ports_.ports()[0]->id()))};
   if (!port->is_enabled())
     return {no_resources, fmt::format("port {} is not enabled", text_of(request.target))};
   if ((request.formats & (kDirectFormat | kIndirectFormat)) == 0)
     return {formats, fmt::format("descriptors of formats {:#x}: {:#x} are known", request.formats,
                                  kDirectFormat | kIndirectFormat)};
-  if (!port->admits(request.initiator))
+  if (port->units_of(request.initiator, meeting.peer) == nullptr)
     return {channel_limit, fmt::format("port {} does not admit initiator {}",
                                        text_of(request.target), text_of(request.initiator))};
   const int action = request.flags & kActionMask;
@@ -72,7 +72,7 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs) {
     session = nullptr;
   }
   if (session == nullptr)
-    session = ports_.begin_session(request->initiator, *ports_.find(request->target));
+    session = ports_.begin_session(request->initiator, meeting.peer, ports_.find(request->target));
   const bool sends_data = (request->flags & kImmediateData) != 0;
   if (sends_data) response.flags |= kImmediateData;
   const std::uint32_t place = ports_.take_place();

@@ -33,19 +33,4 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-Result<SocketAddress> parse_place(const std::string& text, std::uint16_t port) {
-  if (auto bare = SocketAddress::parse(text, port)) return bare;
-  const std::size_t colon = text.rfind(':');
-  std::uint16_t own = 0;
-  if (colon != std::string::npos) {
-    const char* const end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data() + colon + 1, end, own);
-    std::string_view address = std::string_view(text).substr(0, colon);
-    if (address.starts_with('[') && address.ends_with(']'))
-      address = address.substr(1, address.size() - 2);
-    if (error == std::errc{} && at == end && own != 0) return SocketAddress::parse(address, own);
-  }
-  return refuse(EINVAL, fmt::format("'{}' is no address: write 10.0.0.1 or 10.0.0.1:4420", text));
-}
-
 }  // namespace verbatim::ulp::target

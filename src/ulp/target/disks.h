@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/net/address.h"
+#include "ulp/rdma/service_place.h"
 
 namespace verbatim::ulp::target {
 
@@ -13,8 +13,6 @@ namespace verbatim::ulp::target {
 Result<std::uint64_t> parse_bytes(const std::string& text);
 /// "a,b,c": what stands between the commas, without empty words.
 std::vector<std::string> split(const std::string& text);
-/// An address, with a port behind a colon if the address has none of its own ("10.0.0.1:4420",
-/// "[fe80::1]:4420"), else `port`. EINVAL.
-Result<SocketAddress> parse_place(const std::string& text, std::uint16_t port);
+using rdma::parse_place;
 
 }  // namespace verbatim::ulp::target

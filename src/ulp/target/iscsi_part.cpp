@@ -51,13 +51,10 @@ Result<iscsi::Authentication> read_authentication(const std::string& file) {
 IscsiPart::IscsiPart(std::span<const Slice> memory)
     : sessions_({.sessions = kSessions}, memory, fill_random) {}
 
-Result<std::unique_ptr<IscsiPart>> IscsiPart::create(const IscsiSettings& settings,
-                                                     storage::UnitId unit,
-                                                     const backstore::Geometry& geometry,
-                                                     std::span<const Slice> memory) {
+Result<void> IscsiPart::add(const IscsiSettings& settings, storage::UnitId unit,
+                            const backstore::Geometry& geometry) {
   if (settings.any != "yes" && settings.any != "no")
     return refuse(EINVAL, fmt::format("allow-any-initiator is yes or no, not '{}'", settings.any));
-  std::unique_ptr<IscsiPart> part(new IscsiPart(memory));
   auto target = iscsi::Target::create(settings.name);
   if (!target) return std::unexpected(target.error());
   if (settings.any == "yes") target->admit_any();
@@ -70,19 +67,18 @@ Result<std::unique_ptr<IscsiPart>> IscsiPart::create(const IscsiSettings& settin
     if (!wanted) return std::unexpected(wanted.error());
     target->set_authentication(std::move(*wanted));
   }
-  part->unit_ = make_scsi_unit(unit, geometry, settings.name);
-  if (auto added = target->add(0, *part->unit_); !added) return std::unexpected(added.error());
-  if (auto added = part->sessions_.add(std::move(*target)); !added)
-    return std::unexpected(added.error());
-  return part;
+  unit_ = make_scsi_unit(unit, geometry, settings.name);
+  if (auto added = target->add(0, *unit_); !added) return std::unexpected(added.error());
+  if (auto added = sessions_.add(std::move(*target)); !added) return std::unexpected(added.error());
+  return {};
 }
 
 nlohmann::json IscsiPart::status() const {
   nlohmann::json targets = nlohmann::json::array(), initiators = nlohmann::json::array();
-  for (const iscsi::Target& target : sessions_.targets()) {
-    targets.push_back({{"name", target.name()},
-                       {"any_initiator", target.admits_any()},
-                       {"units", target.units().size()}});
+  for (const auto& target : sessions_.targets()) {
+    targets.push_back({{"name", target->name()},
+                       {"any_initiator", target->admits_any()},
+                       {"units", target->settings().units.units().size()}});
   }
   for (const auto& session : sessions_.sessions()) {
     if (session != nullptr)

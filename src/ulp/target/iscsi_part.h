@@ -27,24 +27,23 @@ struct IscsiSettings {
 /// names them. EINVAL, and errors of opening it.
 Result<iscsi::Authentication> read_authentication(const std::string& file);
 
-/// The iSCSI side of a process's target: one target with one unit, over iSER and over TCP.
+/// The iSCSI side of a process's targets, over iSER and over TCP.
 class IscsiPart {
  public:
   static constexpr std::uint32_t kSessions = 1024;
 
   /// `memory`: registered, a piece of `LogicalUnit::kMemoryBytes` for each session.
-  static Result<std::unique_ptr<IscsiPart>> create(const IscsiSettings& settings,
-                                                   storage::UnitId unit,
-                                                   const backstore::Geometry& geometry,
-                                                   std::span<const Slice> memory);
+  explicit IscsiPart(std::span<const Slice> memory);
+  /// A target with one unit.
+  Result<void> add(const IscsiSettings& settings, storage::UnitId unit,
+                   const backstore::Geometry& geometry);
 
+  iscsi::Sessions& sessions() { return sessions_; }
   storage::Service& iser() { return iser_; }
   storage::Service& tcp() { return tcp_; }
   nlohmann::json status() const;
 
  private:
-  explicit IscsiPart(std::span<const Slice> memory);
-
   iscsi::Sessions sessions_;
   iser::Service iser_{sessions_};
   iscsi::TcpService tcp_{sessions_};

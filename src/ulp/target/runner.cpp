@@ -12,8 +12,15 @@ using storage::StoreStatus;
 
 Runner::~Runner() = default;
 
+void Runner::clear() {
+  answers_.clear();
+  waiting_.clear();
+  ending_.clear();
+  peers_.clear();
+}
+
 storage::UnitId Runner::add(backstore::Store& store) {
-  units_.push_back(&store);
+  units_.push_back({.store = &store});
   return storage::UnitId{static_cast<std::uint32_t>(units_.size() - 1)};
 }
 
@@ -31,11 +38,22 @@ Runner::Peer* Runner::find(rdma::ConnectionId connection) {
   return peer != nullptr && peer->id == connection ? peer : nullptr;
 }
 
+namespace {
+
+/// By the InfiniBand CM peers have no IP address.
+std::string name_of(const Meeting& meeting) {
+  return meeting.peer.empty() ? gid_text(meeting.peer_gid) : meeting.peer.text();
+}
+
+}  // namespace
+
 void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
-  const auto [service, carrier] = services_.at(requested.listener);
+  const auto served = services_.find(requested.listener);
+  if (served == services_.end()) return;  // Nobody listens there any more.
+  const auto [service, carrier] = served->second;
   auto verdict = service->on_meeting(requested.meeting, now);
   if (const auto* const rejection = std::get_if<Rejection>(&verdict)) {
-    note(requested.meeting.peer.text(), rejection->words);
+    note(name_of(requested.meeting), rejection->words);
     const PrivateData& data = rejection->private_data;
     return carrier->reject(requested.connection, {data.begin(), data.size()});
   }
@@ -45,7 +63,7 @@ void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
   const std::uint32_t number = number_of(requested.connection);
   if (number >= peers_.size()) peers_.resize(number + 1);
   auto& peer = peers_[number] = std::make_unique<Peer>(*this, requested.connection);
-  peer->name = requested.meeting.peer.text();
+  peer->name = name_of(requested.meeting);
   peer->service = service;
   peer->carrier = carrier;
   peer->session = std::move(accept.session);
@@ -173,8 +191,12 @@ void Runner::request(Peer& peer, const storage::StoreRequest& request) {
     *use = {&peer, tag, unit};
     peer.uses[index] = uses_.tag_of(*use);
   }
-  backstore::Store& store = *units_.at(raw(unit));
+  const Unit& at = units_.at(raw(unit));
   const Tag own = peer.uses[index];
+  if (at.is_retired && !ends_loan)
+    return answers_.push_back(
+        {own, StoreStatus::gone, {}, std::holds_alternative<storage::Borrow>(request)});
+  backstore::Store& store = *at.store;
   std::visit(Overloaded{[&](storage::Borrow one) { one.tag = own, store.borrow(one, peer); },
                         [&](storage::Put one) { one.tag = own, store.put(one, peer); },
                         [&](storage::Flush one) { one.tag = own, store.flush(one, peer); },
@@ -187,8 +209,14 @@ void Runner::give_back(Peer& peer, Tag tag) {
   const Tag own = peer.uses.at(raw(tag) & 0xffff);
   Use* const use = uses_.find(own);
   if (use == nullptr || use->peer != &peer || use->tag != tag) return;
-  units_.at(raw(use->unit))->give_back(own);
+  units_.at(raw(use->unit)).store->give_back(own);
   uses_.give_back(*use);
+}
+
+bool Runner::is_used(storage::UnitId unit) {
+  bool found = false;
+  uses_.for_each([&](const Use& use) { found |= use.unit == unit; });
+  return found;
 }
 
 /// Looks at all sessions, but at most ten times a second: their deadlines move with each message.

@@ -37,12 +37,21 @@ class Runner final : public rdma::Handler, public service::Source {
   Runner& operator=(const Runner&) = delete;
 
   /// Before the first event. `scratch` lends the pages of unit 0.
-  void use(backstore::Store& scratch) { units_[0] = &scratch; }
+  void use(backstore::Store& scratch) { units_[0].store = &scratch; }
   /// Stores and services outlive the runner's sessions.
   storage::UnitId add(backstore::Store& store);
+  /// Whoever asks for the unit is answered that it is gone. The store must stay until `is_used` is
+  /// false.
+  void retire(storage::UnitId unit) { units_.at(raw(unit)).is_retired = true; }
+  bool is_used(storage::UnitId unit);
+  /// Destroys all sessions, before what they use is destroyed. No event may follow.
+  void clear();
+  /// After a change by an administrator: looks at all sessions' deadlines soon.
+  void wake() { next_ = 0; }
   void serve(rdma::ListenerId listener, storage::Service& service, rdma::Carrier& carrier) {
     services_[listener] = {&service, &carrier};
   }
+  void stop_serving(rdma::ListenerId listener) { services_.erase(listener); }
 
   std::uint32_t session_count() const { return session_count_; }
   /// The last ones, oldest first.
@@ -113,7 +122,11 @@ class Runner final : public rdma::Handler, public service::Source {
   void destroy_idle();
   void note(std::string peer, std::string words);
 
-  std::vector<backstore::Store*> units_;  // By id.
+  struct Unit {
+    backstore::Store* store = nullptr;
+    bool is_retired = false;
+  };
+  std::vector<Unit> units_;  // By id, which is not used again.
   std::map<rdma::ListenerId, Served> services_;
   std::deque<std::unique_ptr<Peer>> peers_;    // By the connection's number.
   std::vector<std::unique_ptr<Peer>> ending_;  // Their stores have not answered yet.

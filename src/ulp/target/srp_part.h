@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -13,29 +14,35 @@
 namespace verbatim::ulp::target {
 
 struct SrpSettings {
-  std::string port;        // Identifier; empty: no SRP.
+  std::string ports;       // Identifiers, with commas, or "node"; empty: no SRP.
   std::string initiators;  // Identifiers of their ports, with commas.
   std::string any = "no";
 };
 
-/// The SRP side of a process's target: one port with one unit.
+/// The SRP side of a process's target: ports, each with one unit.
 class SrpPart {
  public:
   static constexpr std::uint32_t kChannels = 256;
   static constexpr std::uint32_t kPieces = kChannels * srp::Ports::kPiecesPerChannel;
 
-  /// `memory`: registered, `kPieces` of `LogicalUnit::kMemoryBytes`.
-  static Result<std::unique_ptr<SrpPart>> create(const SrpSettings& settings, storage::UnitId unit,
+  /// `guid`: of the node, for the port "node". `memory`: registered, `kPieces` of
+  /// `LogicalUnit::kMemoryBytes`.
+  static Result<std::unique_ptr<SrpPart>> create(const SrpSettings& settings, std::uint64_t guid,
+                                                 storage::UnitId unit,
                                                  const backstore::Geometry& geometry,
                                                  std::span<const Slice> memory);
 
   storage::Service& service() { return service_; }
+  srp::Ports& ports() { return ports_; }
   nlohmann::json status() const;
 
  private:
   explicit SrpPart(std::span<const Slice> memory) : ports_({.channels = kChannels}, memory) {}
 
-  std::unique_ptr<scsi::LogicalUnit> unit_;
+  Result<void> add_port(const srp::PortId& id, const SrpSettings& settings, storage::UnitId unit,
+                        const backstore::Geometry& geometry);
+
+  std::vector<std::unique_ptr<scsi::LogicalUnit>> units_;
   srp::Ports ports_;
   srp::Service service_{ports_};
 };

@@ -21,7 +21,9 @@
 #include "ulp/target/disks.h"
 #include "ulp/target/iscsi_part.h"
 #include "ulp/target/runner.h"
+#include "ulp/target/srp_fabric.h"
 #include "ulp/target/srp_part.h"
+#include "ulp/target/tree/served_tree.h"
 #include "ulp/tcp/driver.h"
 
 namespace verbatim::ulp::target {
@@ -59,34 +61,37 @@ struct ScsiMemory {
   std::vector<Slice> pieces;
 };
 
-/// The process's target: everything is made before it serves, and ends with it.
-class TargetService {
+/// The process's target.
+class TargetService : public std::enable_shared_from_this<TargetService> {
  public:
+  ~TargetService() { runner_.clear(); }
   Result<void> open(const Settings& settings, service::Daemon& daemon) {
     const auto listen = parse_place(settings.listen, kNvmePort);
     if (!listen) return std::unexpected(listen.error());
-    if (settings.nvme.empty() && settings.iscsi.name.empty() && settings.srp.port.empty())
-      return refuse(EINVAL,
-                    "which name has the disk? Say --nvme nqn.2026-01.com.example:disk, --iscsi "
-                    "iqn.2026-01.com.example:disk, or --srp with a port's 32 hexadecimal digits");
-    if (auto opened = open_driver(); !opened) return opened;
-    if (auto added = add_disk(settings); !added) return added;
+    const bool has_disk =
+        !settings.nvme.empty() || !settings.iscsi.name.empty() || !settings.srp.ports.empty();
+    if (auto opened = open_driver(daemon.loop()); !opened) return opened;
+    if (has_disk) {
+      if (auto added = add_disk(settings); !added) return added;
+    }
     if (!settings.nvme.empty()) {
       if (auto served = serve_nvme(settings, *listen); !served) return served;
     }
     if (!settings.iscsi.name.empty()) {
-      if (auto served = serve_iscsi(settings, *listen, daemon.loop()); !served) return served;
+      if (auto served = serve_iscsi(settings, *listen); !served) return served;
     }
-    if (!settings.srp.port.empty()) {
-      if (auto served = serve_srp(settings, *listen); !served) return served;
+    if (!settings.srp.ports.empty()) {
+      if (auto served = serve_srp(settings, *listen, daemon.loop()); !served) return served;
     }
+    if (auto opened = tree_->open(daemon.loop(), daemon.name()); !opened) return opened;
     if (auto attached = driver_->attach(daemon.loop()); !attached) return attached;
     daemon.loop().add(runner_);
-    daemon.on_status([this] { return status(); });
+    // The daemon owns it: it ends before the loop.
+    daemon.on_status([self = shared_from_this()] { return self->status(); });
     daemon.on_stop(
         [this, &daemon] {
           driver_->disconnect_all(daemon.loop().now());
-          if (tcp_ != nullptr) tcp_->disconnect_all();
+          tcp_->disconnect_all();
         },
         [this] { return connection_count() == 0; });
     return {};
@@ -104,7 +109,7 @@ class TargetService {
     return subsystem;
   }
 
-  Result<void> open_driver() {
+  Result<void> open_driver(service::Loop& loop) {
     const std::uint32_t bytes =
         std::max<std::uint32_t>(target_.limits().capsule_bytes, iser::Connection::kReceiveBytes);
     auto driver = rdma::Driver::create(runner_, {.connections_max = kConnectionsMax,
@@ -117,6 +122,18 @@ class TargetService {
     if (!scratch) return std::unexpected(scratch.error());
     scratch_ = std::move(*scratch);
     runner_.use(*scratch_);
+    if (auto taken = iscsi_memory_.take(driver_->device(), IscsiPart::kSessions); !taken)
+      return taken;
+    iscsi_ = std::make_unique<IscsiPart>(iscsi_memory_.pieces);
+    tcp_ = std::make_unique<tcp::Driver>(
+        runner_, loop,
+        tcp::Driver::Options{.first_number = kConnectionsMax, .first_listener = kTcpListener});
+    tree_ = std::make_unique<ServedTree>(Engines{.runner = runner_,
+                                                 .driver = *driver_,
+                                                 .tcp = *tcp_,
+                                                 .iscsi = *iscsi_,
+                                                 .nvme = target_,
+                                                 .nvme_receives = kReceives});
     return {};
   }
 
@@ -154,25 +171,17 @@ class TargetService {
 
   /// iSER, and iSCSI over TCP at the same address if this machine has it (a fabric's addresses are
   /// not the kernel's), and if iWARP, whose ports are TCP's, has not taken the port.
-  Result<void> serve_iscsi(const Settings& settings, const SocketAddress& nvme,
-                           service::Loop& loop) {
+  Result<void> serve_iscsi(const Settings& settings, const SocketAddress& nvme) {
     const auto listen = settings.iscsi_listen.empty()
                             ? Result<SocketAddress>(nvme.with_port(kIscsiPort))
                             : parse_place(settings.iscsi_listen, kIscsiPort);
     if (!listen) return std::unexpected(listen.error());
-    if (auto taken = iscsi_memory_.take(driver_->device(), IscsiPart::kSessions); !taken)
-      return taken;
-    auto part = IscsiPart::create(settings.iscsi, unit_, disk_->geometry(), iscsi_memory_.pieces);
-    if (!part) return std::unexpected(part.error());
-    iscsi_ = std::move(*part);
-
+    auto added = iscsi_->add(settings.iscsi, unit_, disk_->geometry());
+    if (!added) return added;
     auto listener = driver_->listen(rdma::IpService{*listen});
     if (!listener) return std::unexpected(listener.error());
     runner_.serve(*listener, iscsi_->iser(), *driver_);
     listens_at_.push_back("iSER " + listen->text());
-    tcp_ = std::make_unique<tcp::Driver>(
-        runner_, loop,
-        tcp::Driver::Options{.first_number = kConnectionsMax, .first_listener = kTcpListener});
     const auto stream = tcp_->listen(*listen);
     if (stream) {
       runner_.serve(*stream, iscsi_->tcp(), *tcp_);
@@ -186,24 +195,36 @@ class TargetService {
     return {};
   }
 
-  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme) {
+  /// By rdma_cm, and on a fabric's host by the InfiniBand CM, too.
+  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme, service::Loop& loop) {
     const auto listen = settings.srp_listen.empty()
                             ? Result<SocketAddress>(nvme.with_port(kSrpPort))
                             : parse_place(settings.srp_listen, kSrpPort);
     if (!listen) return std::unexpected(listen.error());
     if (auto taken = srp_memory_.take(driver_->device(), SrpPart::kPieces); !taken) return taken;
-    auto part = SrpPart::create(settings.srp, unit_, disk_->geometry(), srp_memory_.pieces);
+    rdma::Device& device = driver_->device();
+    auto part =
+        SrpPart::create(settings.srp, device.guid(), unit_, disk_->geometry(), srp_memory_.pieces);
     if (!part) return std::unexpected(part.error());
     srp_ = std::move(*part);
     auto listener = driver_->listen(rdma::IpService{*listen});
     if (!listener) return std::unexpected(listener.error());
     runner_.serve(*listener, srp_->service(), *driver_);
     listens_at_.push_back("SRP " + listen->text());
+    if (!device.port().is_infiniband) return {};
+
+    const auto by_service = driver_->listen(rdma::InfinibandService{.service = device.guid()});
+    if (!by_service) return std::unexpected(by_service.error());
+    runner_.serve(*by_service, srp_->service(), *driver_);
+    listens_at_.push_back(fmt::format("SRP service {:#018x}", device.guid()));
+    auto shown = SrpFabric::open(srp_->ports(), device, loop);
+    if (!shown) return std::unexpected(shown.error());
+    srp_fabric_ = std::move(*shown);
     return {};
   }
 
   std::uint32_t connection_count() const {
-    return driver_->connection_count() + (tcp_ == nullptr ? 0 : tcp_->connection_count());
+    return driver_->connection_count() + tcp_->connection_count();
   }
 
   nlohmann::json status() const {
@@ -229,27 +250,31 @@ class TargetService {
     nlohmann::json incidents = nlohmann::json::array();
     for (const Incident& one : runner_.incidents())
       incidents.push_back({{"peer", one.peer}, {"words", one.words}});
-    nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(listens_at_, ", "))},
+    std::vector<std::string> places = listens_at_;
+    tree_->add_places(places);
+    nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(places, ", "))},
                              {"connections", connection_count()},
                              {"subsystems", std::move(subsystems)},
                              {"hosts", std::move(hosts)},
                              {"incidents", std::move(incidents)}};
-    if (iscsi_ != nullptr) status["iscsi"] = iscsi_->status();
+    status["iscsi"] = iscsi_->status();
     if (srp_ != nullptr) status["srp"] = srp_->status();
     return status;
   }
 
-  // In this order: sessions end before what they use; regions before the device.
+  // In this order: regions before the device.
   nvmeof::Target target_{nvmeof::Limits{}};
   std::unique_ptr<nvmeof::Portal> portal_;
   std::unique_ptr<IscsiPart> iscsi_;
   std::unique_ptr<SrpPart> srp_;
+  std::unique_ptr<SrpFabric> srp_fabric_;
   Runner runner_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<backstore::ScratchStore> scratch_;
   std::unique_ptr<backstore::RamStore> disk_;
   ScsiMemory iscsi_memory_, srp_memory_;
   std::unique_ptr<tcp::Driver> tcp_;
+  std::unique_ptr<ServedTree> tree_;
   storage::UnitId unit_{};
   std::vector<std::string> listens_at_;
 };
@@ -277,20 +302,22 @@ int run_target(int argc, char** argv) {
        "CHAP: userid, password, userid_mutual, password_mutual, each "
        "with its value in a line",
        &settings.iscsi.auth},
-      {"srp", "PORT", "", "the SRP port that has the disk: id_ext and ioc_guid, 32 hex digits",
-       &settings.srp.port},
+      {"srp", "PORT,...", "",
+       "SRP ports that have the disk: id_ext and ioc_guid, 32 hex digits; 'node': its GUID, twice",
+       &settings.srp.ports},
       {"srp-listen", "ADDRESS", "", "where initiators connect (default: as listen, port 4242)",
        &settings.srp_listen},
       {"allow-srp-initiator", "PORT,...", "", "initiators' ports that may log in (default: none)",
        &settings.srp.initiators},
       {"allow-any-srp-initiator", "yes|no", "", "all of them may", &settings.srp.any}};
-  TargetService target;
   return service::run_daemon(
       {.program = "verbatim-ulpd target",
        .kind = "target",
        .summary = "serves a disk to hosts of NVMe over Fabrics, iSCSI and SRP",
        .settings = known},
-      argc, argv, [&](service::Daemon& daemon) { return target.open(settings, daemon); });
+      argc, argv, [&](service::Daemon& daemon) {
+        return std::make_shared<TargetService>()->open(settings, daemon);
+      });
 }
 
 }  // namespace verbatim::ulp::target

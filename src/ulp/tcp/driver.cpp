@@ -45,7 +45,7 @@ Driver::Driver(rdma::Handler& handler, service::Loop& loop, const Options& optio
 }
 
 Driver::~Driver() {
-  for (const Listener& listener : listeners_) loop_.unwatch(listener.socket.get());
+  for (const Listener& listener : listeners_) unlisten(listener.id);
   for (const auto& peer : peers_) {
     if (peer != nullptr && peer->socket) loop_.unwatch(peer->socket.get());
   }
@@ -71,6 +71,14 @@ Result<ListenerId> Driver::listen(const SocketAddress& address, int backlog) {
   return id;
 }
 
+/// Its number is not used again.
+void Driver::unlisten(ListenerId listener) {
+  Listener& one = listeners_.at(raw(listener) - options_.first_listener);
+  if (!one.socket) return;
+  loop_.unwatch(one.socket.get());
+  one.socket.reset();
+}
+
 SocketAddress Driver::address_of(ListenerId listener) const {
   const auto index = raw(listener) - options_.first_listener;
   return SocketAddress::of_socket(listeners_.at(index).socket.get()).value_or(SocketAddress());
@@ -84,27 +92,56 @@ void Driver::on_connections(const Listener& listener, TimeNs now) {
   }
 }
 
-/// A peer that is one too many is closed at once.
-void Driver::add(UniqueFd socket, ListenerId listener, TimeNs now) {
+Result<Driver::Peer*> Driver::make_peer(UniqueFd socket, std::uint32_t events) {
   const auto place = std::ranges::find_if(peers_, [](const auto& one) { return !one; });
-  if (place == peers_.end()) return;
+  if (place == peers_.end())
+    return refuse(ENOBUFS, fmt::format("TCP: {} connections are the most", peers_.size()));
   const auto index = static_cast<std::uint32_t>(place - peers_.begin());
   set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  Meeting meeting{.peer = plain(SocketAddress::of_peer(socket.get())),
-                  .own = plain(SocketAddress::of_socket(socket.get())),
-                  .reads = {}};
   *place = std::make_unique<Peer>();
   Peer& peer = **place;
   peer.socket = std::move(socket);
   peer.id = rdma::connection_id(options_.first_number + index, counts_[index]++);
-  peer.events = EPOLLIN;
+  peer.events = events;
+  peer.is_known = true;
   ++count_;
   const auto watched =
-      loop_.watch(peer.socket.get(), EPOLLIN,
-                  [this, &peer](std::uint32_t events, TimeNs at) { on_ready(peer, events, at); });
+      loop_.watch(peer.socket.get(), events,
+                  [this, &peer](std::uint32_t ready, TimeNs at) { on_ready(peer, ready, at); });
   if (!watched) end(peer, watched.error().text);
-  peer.is_known = true;
-  handler_.on_requested({listener, peer.id, std::move(meeting)}, now);
+  return &peer;
+}
+
+/// A peer that is one too many is closed at once.
+void Driver::add(UniqueFd socket, ListenerId listener, TimeNs now) {
+  Meeting meeting{.peer = plain(SocketAddress::of_peer(socket.get())),
+                  .own = plain(SocketAddress::of_socket(socket.get())),
+                  .reads = {}};
+  if (const auto peer = make_peer(std::move(socket), EPOLLIN))
+    handler_.on_requested({listener, (*peer)->id, std::move(meeting)}, now);
+}
+
+Result<ConnectionId> Driver::connect(const SocketAddress& to) {
+  const auto what = [&] { return fmt::format("TCP to {}", to.text()); };
+  UniqueFd socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return refuse_errno(what());
+  if (::connect(socket.get(), to.data(), to.size()) != 0 && errno != EINPROGRESS)
+    return refuse_errno(what());
+  const auto peer = make_peer(std::move(socket), EPOLLOUT);
+  if (!peer) return std::unexpected(peer.error());
+  (*peer)->is_connecting = true;
+  return (*peer)->id;
+}
+
+void Driver::on_connected(Peer& peer, TimeNs now) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(peer.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return end(peer, fmt::format("TCP: {}", std::strerror(error)));
+  peer.is_connecting = false;
+  work_.clear();
+  handler_.on_established({peer.id, {}, {}}, now, work_);
+  carry_out(peer.id, work_, now);
 }
 
 Driver::Peer* Driver::find(ConnectionId connection) {
@@ -169,6 +206,7 @@ void Driver::post_again(ReceiveId receive) {
 }
 
 void Driver::on_ready(Peer& peer, std::uint32_t events, TimeNs now) {
+  if (peer.is_connecting && !peer.is_ending) return on_connected(peer, now), serve(peer, now);
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !peer.is_ending) read(peer, now);
   serve(peer, now);
 }
@@ -237,13 +275,13 @@ void Driver::give_back_written(Peer& peer, TimeNs now) {
 
 /// Writes all that can be written; the engine may have more by then.
 void Driver::serve(Peer& peer, TimeNs now) {
-  bool has_written = true;
+  bool has_written = !peer.is_connecting;
   while (has_written && !peer.is_ending) {
     has_written = write(peer);
     give_back_written(peer, now);
   }
   if (peer.is_ending) return touch(peer);
-  watch(peer);
+  if (!peer.is_connecting) watch(peer);
 }
 
 void Driver::watch(Peer& peer) {

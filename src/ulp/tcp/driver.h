@@ -33,7 +33,12 @@ class Driver final : public rdma::Carrier, public service::Source {
 
   /// EADDRINUSE, EADDRNOTAVAIL... Port 0: `address_of` tells which.
   Result<ListenerId> listen(const SocketAddress& address, int backlog = 128);
+  /// Connections that it has brought go on.
+  void unlisten(ListenerId listener);
   SocketAddress address_of(ListenerId listener) const;
+  /// Does not wait. `on_established` follows, or `on_end` with the reason. ENOBUFS: too many are
+  /// open.
+  Result<ConnectionId> connect(const SocketAddress& to);
   std::uint32_t connection_count() const { return count_; }
 
   Result<void> accept(ConnectionId connection, const QueueSizes&, ByteSpan) override;
@@ -67,6 +72,7 @@ class Driver final : public rdma::Carrier, public service::Source {
     std::vector<std::byte> kept;  // What has come, while the engine has it.
     bool has_kept = false;
     bool is_known = false;  // The handler has it.
+    bool is_connecting = false;
     bool is_ending = false;
     bool is_touched = false;
     std::string words;
@@ -80,6 +86,8 @@ class Driver final : public rdma::Carrier, public service::Source {
   void touch(Peer& peer);
   void on_connections(const Listener& listener, TimeNs now);
   void add(UniqueFd socket, ListenerId listener, TimeNs now);
+  Result<Peer*> make_peer(UniqueFd socket, std::uint32_t events);
+  void on_connected(Peer& peer, TimeNs now);
   void on_ready(Peer& peer, std::uint32_t events, TimeNs now);
   void read(Peer& peer, TimeNs now);
   /// Returns true if anything was written.

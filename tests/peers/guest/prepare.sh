@@ -11,11 +11,13 @@ cd "$1"
 # The content of the guest; if the list changes, the guest is built again.
 readonly modules=(virtio_pci virtio_net 9pnet_virtio 9p crc32_generic crc32_pclmul crc32c_generic
   crc32c_intel libcrc32c rdma_rxe rdma_ucm)
-readonly modules_on_demand=(nvme_rdma ext4) # For who calls modprobe.
+readonly modules_on_demand=(nvme_rdma nvmet_rdma loop ext4 rpcrdma nfsv3 nfsv4 nfsd rds rds_rdma sd_mod ib_srp
+  ib_srpt ib_iser ib_isert target_core_mod target_core_file) # For who calls modprobe.
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
   rping ucmatose udaddy rdma_client rdma_server rstream riostream udpong qperf rdma ip
-  nvme fio mkfs.ext4)
+  nvme fio mkfs.ext4 sg_reset iscsid iscsiadm)
+readonly programs_if_installed=(mount.nfs exportfs rpc.mountd) # ./setup.sh nfs
 
 say() { echo "guest: $*"; }
 die() {
@@ -84,6 +86,9 @@ build_root() {
   for name in $(busybox --list | grep -vx busybox); do ln -s busybox "root/bin/$name"; done
   copy_modules
   for name in "${programs[@]}"; do copy_program "$name"; done
+  for name in "${programs_if_installed[@]}"; do
+    if PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null; then copy_program "$name"; fi
+  done
   cp -L "$libraries/libgcc_s.so.1" "root$libraries/" # pthread_exit loads it.
   for name in rxe siw; do
     echo "driver $name" >"root/etc/libibverbs.d/$name.driver"

@@ -27,7 +27,7 @@ std::optional<Slice> DatagramQueue::take() {
 }
 
 void DatagramQueue::finish(const Slice& buffer) {
-  taken_.reset();
+  if (!std::exchange(taken_, std::nullopt)) return;  // Lent.
   if (is_used_) {
     queued_.back().buffers.push(buffer);
   } else {
@@ -35,38 +35,87 @@ void DatagramQueue::finish(const Slice& buffer) {
   }
 }
 
+bool DatagramQueue::is_in_taken(ByteSpan packet) const {
+  return taken_ && packet.data() >= taken_->data &&
+         packet.data() + packet.size() <= taken_->data + kBufferBytes;
+}
+
 bool DatagramQueue::add(const Destination& to, EtherType type, ByteSpan packet) {
-  if (port_ == nullptr || queued_.size() >= kQueuedMax) return ++dropped_, false;
-  const bool is_inside = taken_ && packet.data() >= taken_->data &&
-                         packet.data() + packet.size() <= taken_->data + kBufferBytes;
-  if (!is_inside) return add_copy(to, type, packet);
+  if (port_ == nullptr || !has_room_for(1)) return ++dropped_, false;
+  if (!is_in_taken(packet)) return add_copy(to, type, packet);
   Slice payload = *taken_;
   payload.data += packet.data() - taken_->data;
   payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, payload);
+  push(to, type, {}, payload);
   is_used_ = true;
   return true;
 }
 
-/// The queue's order is that of the buffers' ends: a copy comes before the taken buffer's rest.
-bool DatagramQueue::add_copy(const Destination& to, EtherType type, ByteSpan packet) {
-  Slice buffer;
-  if (packet.size() > kBufferBytes || !buffers_.take(std::span(&buffer, 1)))
-    return ++dropped_, false;
-  std::memcpy(buffer.data, packet.data(), packet.size());
-  Slice payload = buffer;
-  payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, payload);
-  queued_.back().buffers.push(buffer);
+bool DatagramQueue::add(const Destination& to, EtherType type, const Cut& cut) {
+  if (port_ == nullptr || !has_room_for(cut.count())) return ++dropped_, false;
+  for (std::size_t i = 0; i < cut.count(); ++i) {
+    const Cut::Segment segment = cut.segment(i);
+    Slice payload = *taken_;
+    payload.data += segment.payload.data() - taken_->data;
+    payload.bytes = static_cast<std::uint32_t>(segment.payload.size());
+    push(to, type, ByteSpan(segment.header).first(segment.header_bytes), payload);
+  }
+  is_used_ = true;
   return true;
 }
 
-void DatagramQueue::push(const Destination& to, EtherType type, const Slice& payload) {
+/// The buffer with the packet; nothing if there is no room.
+std::optional<Slice> DatagramQueue::copied(ByteSpan packet) {
+  Slice buffer;
+  if (packet.size() > kBufferBytes - kPacketAt || !buffers_.take(std::span(&buffer, 1))) {
+    ++dropped_;
+    return std::nullopt;
+  }
+  std::memcpy(buffer.data + kPacketAt, packet.data(), packet.size());
+  return buffer;
+}
+
+/// The queue's order is that of the buffers' ends: a copy comes before the taken buffer's rest.
+bool DatagramQueue::add_copy(const Destination& to, EtherType type, ByteSpan packet) {
+  const auto buffer = copied(packet);
+  if (!buffer) return false;
+  Slice payload = *buffer;
+  payload.data += kPacketAt;
+  payload.bytes = static_cast<std::uint32_t>(packet.size());
+  push(to, type, {}, payload);
+  queued_.back().buffers.push(*buffer);
+  return true;
+}
+
+/// The taken buffer becomes the borrower's if nothing else is in it.
+const Slice* DatagramQueue::lend(EtherType type, ByteSpan packet) {
+  const bool is_whole =
+      !is_used_ && is_in_taken(packet) && packet.data() == taken_->data + kPacketAt;
+  const auto buffer = is_whole ? std::exchange(taken_, std::nullopt) : copied(packet);
+  if (!buffer) return nullptr;
+  const Encapsulation header = encapsulation(type);
+  std::memcpy(buffer->data, header.data(), header.size());
+  Slice& lent = lent_[buffers_.index_of(*buffer)];
+  lent = *buffer;
+  lent.bytes = static_cast<std::uint32_t>(kPacketAt + packet.size());
+  return &lent;
+}
+
+void DatagramQueue::give_back(std::uint32_t number) {
+  const Slice buffer = buffers_.at(number);
+  buffers_.give_back(std::span(&buffer, 1));
+}
+
+void DatagramQueue::push(const Destination& to, EtherType type, ByteSpan header,
+                         const Slice& payload) {
   ++ever_queued_;
-  queued_.push_back({.to = rdma::DestinationId{raw(to.way)},
-                     .qpn = to.qpn,
-                     .header = encapsulation(type),
-                     .payload = payload});
+  Queued& one = queued_.emplace_back();
+  one.to = rdma::DestinationId{raw(to.way)};
+  one.qpn = to.qpn;
+  const Encapsulation first = encapsulation(type);
+  std::ranges::copy(header, std::ranges::copy(first, one.header.begin()).out);
+  one.header_bytes = first.size() + header.size();
+  one.payload = payload;
 }
 
 void DatagramQueue::close(WayId way) {
@@ -93,8 +142,11 @@ std::size_t DatagramQueue::post(std::size_t count) {
   std::array<rdma::DatagramPort::Datagram, kChain> datagrams;
   for (std::size_t i = 0; i < count; ++i) {
     const Queued& one = queued_[i];
-    datagrams[i] = {
-        .to = one.to, .qpn = one.qpn, .qkey = qkey_, .header = one.header, .payload = one.payload};
+    datagrams[i] = {.to = one.to,
+                    .qpn = one.qpn,
+                    .qkey = qkey_,
+                    .header = ByteSpan(one.header).first(one.header_bytes),
+                    .payload = one.payload};
   }
   const std::uint64_t first = port_->posted();
   const std::size_t posted = port_->send(std::span(datagrams).first(count));

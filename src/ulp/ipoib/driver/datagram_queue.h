@@ -5,9 +5,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "base/inplace_vector.h"
+#include "ulp/ipoib/offload/cut.h"
 #include "ulp/ipoib/outputs.h"
 #include "ulp/rdma/buffer_pool.h"
 #include "ulp/rdma/infiniband/datagram_port.h"
@@ -15,11 +17,13 @@
 namespace verbatim::ulp::ipoib {
 
 /// Packets on their way to a queue pair of datagrams: each lies in a registered buffer, which may
-/// hold several, until the adapter has sent it.
+/// hold several, until the adapter has sent it. Connections borrow buffers for theirs.
 class DatagramQueue {
  public:
   static constexpr std::uint32_t kBuffers = 128, kBufferBytes = 64 << 10;
   static constexpr std::size_t kQueuedMax = 1024;
+  /// Packets begin so far behind a buffer's start: a connection has the encapsulation before them.
+  static constexpr std::uint32_t kPacketAt = kEncapsulationBytes;
 
   static Result<std::unique_ptr<DatagramQueue>> create(const rdma::Device& device);
   /// From now on datagrams go by it. It outlives this object, or `use(nullptr)` is called before.
@@ -34,6 +38,14 @@ class DatagramQueue {
   /// Queues a packet. Bytes that do not lie in the taken buffer are copied into another one.
   /// False: there is no room.
   bool add(const Destination& to, EtherType type, ByteSpan packet);
+  /// The same for each segment of a packet that lies in the taken buffer.
+  bool add(const Destination& to, EtherType type, const Cut& cut);
+  /// The encapsulation and the packet in a buffer of their own, which `give_back` ends. The slice
+  /// stays where it is until then. Null: there is no room.
+  const Slice* lend(EtherType type, ByteSpan packet);
+  std::uint32_t number_of(const Slice& lent) const { return buffers_.index_of(lent); }
+  void give_back(std::uint32_t number);
+
   /// Closes the way when all that was queued before has been posted.
   void close(WayId way);
   /// Posts as much as there is room for.
@@ -41,14 +53,15 @@ class DatagramQueue {
   /// After completions: gives buffers back, and posts more.
   void on_ended();
 
-  bool has_room() const { return buffers_.free_count() > 0 && queued_.size() < kQueuedMax; }
+  bool has_room() const { return buffers_.free_count() > 0 && has_room_for(Cut::kSegmentsMax); }
   std::uint64_t dropped() const { return dropped_; }
 
  private:
   struct Queued {
     rdma::DestinationId to{};
     Qpn qpn{};
-    Encapsulation header{};
+    std::array<std::byte, kEncapsulationBytes + Cut::kHeaderBytesMax> header;
+    std::size_t header_bytes = 0;
     Slice payload;
     InplaceVector<Slice, 2> buffers{};  // Of which this is the last datagram.
   };
@@ -60,9 +73,13 @@ class DatagramQueue {
     WayId way{};
     std::uint64_t after = 0;  // So many were ever queued.
   };
-  explicit DatagramQueue(rdma::BufferPool buffers) : buffers_(std::move(buffers)) {}
+  explicit DatagramQueue(rdma::BufferPool buffers)
+      : buffers_(std::move(buffers)), lent_(buffers_.count()) {}
+  bool is_in_taken(ByteSpan packet) const;
+  std::optional<Slice> copied(ByteSpan packet);
   bool add_copy(const Destination& to, EtherType type, ByteSpan packet);
-  void push(const Destination& to, EtherType type, const Slice& payload);
+  bool has_room_for(std::size_t count) const { return queued_.size() + count <= kQueuedMax; }
+  void push(const Destination& to, EtherType type, ByteSpan header, const Slice& payload);
   std::size_t post(std::size_t count);
   void close_ways();
 
@@ -71,6 +88,7 @@ class DatagramQueue {
   QKey qkey_{};
   std::optional<Slice> taken_;
   bool is_used_ = false;  // The taken one has a datagram in the queue.
+  std::vector<Slice> lent_;
   std::deque<Queued> queued_;
   std::deque<Posted> posted_;
   std::deque<Closing> closing_;

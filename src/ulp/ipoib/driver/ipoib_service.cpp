@@ -38,11 +38,12 @@ class IpoibService {
   Result<void> open(const Settings& settings, service::Daemon& daemon) {
     const auto pkey = parse_pkey(settings.pkey);
     if (!pkey) return std::unexpected(pkey.error());
-    if (settings.mode != "datagram")
-      return refuse(EINVAL, fmt::format("mode is datagram, not '{}'", settings.mode));
-    auto link = Link::create(
-        {.place = {.name = settings.interface, .netns = settings.netns}, .pkey = *pkey},
-        daemon.loop());
+    if (settings.mode != "datagram" && settings.mode != "connected")
+      return refuse(EINVAL, fmt::format("mode is datagram or connected, not '{}'", settings.mode));
+    auto link = Link::create({.place = {.name = settings.interface, .netns = settings.netns},
+                              .pkey = *pkey,
+                              .is_connected = settings.mode == "connected"},
+                             daemon.loop());
     if (!link) return std::unexpected(link.error());
     link_ = std::move(*link);
     service::Loop& loop = daemon.loop();
@@ -67,7 +68,7 @@ int run_ipoib(int argc, char** argv) {
       {"interface", "NAME", "", "the interface's name (default: ib0)", &settings.interface},
       {"netns", "PID|FILE", "", "its network namespace: that of a process, or a file",
        &settings.netns},
-      {"mode", "MODE", "", "datagram (default)", &settings.mode},
+      {"mode", "MODE", "", "datagram (default) or connected", &settings.mode},
       {"pkey", "P_KEY", "", "its partition (default: 0xffff)", &settings.pkey}};
   IpoibService ipoib;
   return service::run_daemon({.program = "verbatim-ulpd ipoib",

@@ -20,7 +20,9 @@ constexpr std::uint16_t kFullMemberBit = 0x8000;
 constexpr int kPacketsOfATurn = 64;
 constexpr TimeNs kJoinAgain = 2 * kSecond;
 /// Datagrams that wait for this process, and those that the adapter has of it.
-constexpr std::uint32_t kReceives = 512, kSends = 512;
+constexpr std::uint32_t kReceives = 1024, kSends = 512;
+/// Cards with Enhanced IPoIB, by their PCI numbers.
+constexpr std::uint32_t kMellanox = 0x02c9, kConnectX4 = 4115;
 
 /// As a card's interface makes it: the port's GUID, with the universal bit set (RFC 4391, 8).
 SocketAddress link_local(const Gid& gid) {
@@ -50,8 +52,16 @@ Result<std::unique_ptr<Link>> Link::create(const Options& options, service::Loop
 }
 
 Result<void> Link::open_device() {
-  auto driver = rdma::Driver::create(
-      *this, {.receives = 16, .receive_bytes = 64, .headers = 16, .header_bytes = 64});
+  rdma::Driver::Options wanted{.connections_max = 2 * Arrivals::kMax + Connections::kConnectionsMax,
+                               .receives = 16,
+                               .receive_bytes = 64,
+                               .headers = 16,
+                               .header_bytes = 64};
+  if (options_.is_connected) {
+    wanted.receives = ConnectedPort::kReceives;
+    wanted.receive_bytes = ConnectedPort::kReceiveBytes;
+  }
+  auto driver = rdma::Driver::create(*this, wanted);
   if (!driver) {
     return refuse(driver.error().code,
                   fmt::format("{}: a subnet manager brings the port up ('verbatim fabric up' with "
@@ -66,6 +76,20 @@ Result<void> Link::open_device() {
                                       driver_->device().name()));
   }
   own_.gid = port.gids.front();
+  if (options_.is_connected) {
+    const rdma::Limits& has = driver_->device().limits();
+    if (has.vendor == kMellanox && has.part >= kConnectX4) {
+      return refuse(
+          EOPNOTSUPP,
+          "cards from ConnectX-4 on have Enhanced IPoIB, which has no connected mode: use "
+          "'--mode datagram', or another device profile");
+    }
+    own_.flags = HardwareAddress::kConnected;
+  }
+  return open_subnet();
+}
+
+Result<void> Link::open_subnet() {
   if (auto index = pkey_index(); !index) return std::unexpected(index.error());
   auto management = rdma::Management::open(driver_->device().name(), 1);
   if (!management) return std::unexpected(management.error());
@@ -159,10 +183,20 @@ Result<void> Link::use(const wire::MulticastRecord& record) {
   if (record.mtu < raw(Mtu::k256) || record.mtu > raw(Mtu::k4096))
     return refuse(EPROTO, fmt::format("the broadcast group has MTU {}", record.mtu));
   queue_->set_qkey(QKey{record.qkey});
-  mtu_ = bytes_of(Mtu{record.mtu}) - static_cast<std::uint32_t>(kEncapsulationBytes);
-  if (auto set = interface_.set_mtu(mtu_); !set) return set;
+  datagram_mtu_ = bytes_of(Mtu{record.mtu}) - static_cast<std::uint32_t>(kEncapsulationBytes);
+  if (sender_) sender_->set_datagram_mtu(datagram_mtu_);
+  if (auto set = set_mtu(); !set) return set;
   lid_ = driver_->device().port().lid;
-  return port_ == nullptr ? make_port(record) : port_->set_qkey(QKey{record.qkey});
+  if (port_ != nullptr) return port_->set_qkey(QKey{record.qkey});
+  auto made = make_port(record);
+  return made && options_.is_connected ? take_connections() : made;
+}
+
+/// Datagram mode's follows the group's. Connected mode's is set once: people choose a smaller one.
+Result<void> Link::set_mtu() {
+  if (options_.is_connected && port_ != nullptr) return {};
+  mtu_ = options_.is_connected ? kConnectedMtu : datagram_mtu_;
+  return interface_.set_mtu(mtu_);
 }
 
 Result<void> Link::make_port(const wire::MulticastRecord& record) {
@@ -183,15 +217,38 @@ Result<void> Link::make_port(const wire::MulticastRecord& record) {
   return {};
 }
 
+Result<void> Link::take_connections() {
+  auto connected = ConnectedPort::create(
+      *driver_, *queue_, own_.qpn, options_.pkey,
+      {.on_connected =
+           [this](PeerId peer, ByteSpan private_data) {
+             sender_->on_connected(peer, private_data, loop_.now(), out_);
+             carry_out();
+           },
+       .on_sent = [this](PeerId peer) { sender_->on_sent(peer, loop_.now()); },
+       .on_ended =
+           [this](PeerId peer, bool is_refused) {
+             sender_->on_ended(peer, is_refused, loop_.now(), out_);
+             carry_out();
+           }});
+  if (!connected) return std::unexpected(connected.error());
+  connected_ = std::move(*connected);
+  return {};
+}
+
 void Link::begin_to_serve() {
   const TimeNs now = loop_.now();
-  sender_.emplace(
-      DatagramSender::Settings{
-          .own = own_, .broadcast = subnet_->broadcast(), .pkey = options_.pkey},
-      now, out_);
+  // A connection's packets are large already.
+  is_merging_ = !options_.is_connected && interface_.take_large_packets();
+  sender_.emplace(DatagramSender::Settings{.own = own_,
+                                           .broadcast = subnet_->broadcast(),
+                                           .pkey = options_.pkey,
+                                           .datagram_mtu = datagram_mtu_},
+                  now, out_);
   if (auto up = interface_.set_up(); !up) log(LogLevel::warn, "{}", up.error().text);
   set_carrier(true);
   kernel_.add_address(link_local(own_.gid));
+  if (options_.is_connected) kernel_.limit_groups(datagram_mtu_);
   carry_out();
 }
 
@@ -213,6 +270,7 @@ void Link::on_kernel_changes() {
   if (!sender_) return;
   if (changes.routes) sender_->forget_routes();
   if (changes.link) query_groups();
+  if (changes.link && options_.is_connected) kernel_.limit_groups(datagram_mtu_);
   if (!changes.addresses && !changes.link) return;
   sender_->set_own(kernel_.addresses(), loop_.now(), out_);
   carry_out();
@@ -228,8 +286,9 @@ void Link::read_packets() {
       loop_.change(interface_.descriptor(), 0);
       break;
     }
-    const auto packet = interface_.read(header, {buffer->data, buffer->bytes});
-    if (packet && !packet->empty()) on_packet(*packet);
+    const auto packet = interface_.read(header, {buffer->data + DatagramQueue::kPacketAt,
+                                                 buffer->bytes - DatagramQueue::kPacketAt});
+    if (packet && !packet->empty()) on_packet(header, *packet);
     queue_->finish(*buffer);
     if (!packet) {
       log(LogLevel::error, "{}", packet.error().text);
@@ -241,132 +300,22 @@ void Link::read_packets() {
   queue_->flush();
 }
 
-void Link::on_packet(ByteSpan packet) {
-  if (!sender_ || !has_carrier_) return;
-  const TimeNs now = loop_.now();
-  // The kernel has no neighbours here: what it says of them has no address.
-  if (is_neighbour_message(packet)) return;
-  if (const auto to = destination_of(packet); to && to->is_multicast()) {
-    read_reports(packet, [&](const SocketAddress& group, bool is_member) {
-      sender_->on_report(group, is_member, now, out_);
-      carry_out();
-    });
-  }
-  sender_->on_packet(packet, now, out_);
-  carry_out();
-}
-
-void Link::on_datagram(const rdma::Ended& ended, TimeNs) {
-  if (port_ == nullptr) return;
-  if (const auto arrived = port_->on_ended(ended)) {
-    const bool is_own = arrived->source == own_.qpn && arrived->source_lid == lid_;
-    const auto frame = decode_frame(arrived->bytes);
-    if (!frame) ++counters_.malformed;
-    if (frame && !is_own && sender_) on_frame(*frame);
-    return port_->post_again(arrived->buffer);
-  }
-  queue_->on_ended();
-  if (reads_ || !queue_->has_room()) return;
-  reads_ = true;
-  loop_.change(interface_.descriptor(), EPOLLIN);
-}
-
-void Link::on_frame(const Frame& frame) {
-  const TimeNs now = loop_.now();
-  ++counters_.received;
-  counters_.received_bytes += frame.packet.size();
-  if (frame.type == EtherType::arp) {
-    const auto arp = decode_arp(frame.packet);
-    if (!arp) return static_cast<void>(++counters_.malformed);
-    sender_->on_arp(*arp, now, out_);
-    return carry_out();
-  }
-  const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
-  if (!is_ip || frame.packet.empty() || type_of(frame.packet) != frame.type)
-    return static_cast<void>(++counters_.malformed);
-  if (!is_neighbour_message(frame.packet)) return to_kernel(frame.packet);
-  const auto message = decode_neighbour_message(frame.packet);
-  if (!message) return static_cast<void>(++counters_.malformed);
-  sender_->on_message(*message, now, out_);
-  carry_out();
-}
-
-void Link::to_kernel(ByteSpan packet) {
-  if (!interface_.write({}, packet)) ++counters_.kernel_full;
-}
-
-void Link::carry_out() {
-  for (const Output& output : out_) {
-    if (const auto* const send = std::get_if<SendPacket>(&output)) {
-      if (!queue_->add(send->to, send->type, send->packet)) continue;
-      ++counters_.sent;
-      counters_.sent_bytes += send->packet.size();
-    } else {
-      questions_.push_back(output);
-    }
-  }
-  out_.clear();
-  // An answer is an input: it comes back here, and its questions are asked in turn.
-  if (std::exchange(answers_, true)) return;
-  while (!questions_.empty()) {
-    const Output question = questions_.front();
-    questions_.pop_front();
-    answer(question);
-  }
-  answers_ = false;
-  if (!in_batch_) queue_->flush();
-}
-
-void Link::answer(const Output& question) {
-  const TimeNs now = loop_.now();
-  std::visit(Overloaded{[&](const AskNextHop& asked) {
-                          const NextHop next = kernel_.next_hop(asked.address);
-                          sender_->on_next_hop(asked.address, next, now, out_);
-                          carry_out();
-                        },
-                        [&](const AskPath& asked) { subnet_->find_path(asked.gid, now); },
-                        [&](const Join& join) { subnet_->join(join.group, join.receives, now); },
-                        [&](const Leave& leave) { subnet_->leave(leave.group, now); },
-                        [&](const CloseWay& close) { queue_->close(close.way); },
-                        [](const SendPacket&) {}},
-             question);
-}
-
-void Link::on_device(const rdma::DeviceNotice& notice, TimeNs now) {
-  using rdma::DeviceEvent;
-  management_->on_event(notice.event, now);
-  if (!sender_) return;
-  if (notice.event == DeviceEvent::port_down) set_carrier(false);
-  if (notice.event == DeviceEvent::port_active && why_.empty()) set_carrier(true);
-  const bool is_other_subnet = notice.event == DeviceEvent::lid_change ||
-                               notice.event == DeviceEvent::sm_change ||
-                               notice.event == DeviceEvent::client_reregister;
-  if (!is_other_subnet) return;
-  lid_ = driver_->device().port().lid;
-  sender_->forget_paths(now, out_);
-  carry_out();
-}
-
 TimeNs Link::deadline() const {
-  return std::min(joins_again_, sender_ ? sender_->deadline() : kNever);
+  if (!merge_.is_empty()) return 0;  // At the end of this turn, after the driver's.
+  const TimeNs engine = sender_ ? sender_->deadline() : kNever;
+  return std::min({joins_again_, engine, connected_ ? connected_->deadline() : kNever});
 }
 
 void Link::on_time(TimeNs now) {
+  flush_merge();
   if (joins_again_ <= now) {
     joins_again_ = kNever;
     subnet_->begin(now);
   }
+  if (connected_) connected_->on_time(now);
   if (!sender_) return;
   sender_->on_time(now, out_);
   carry_out();
 }
-
-void Link::on_requested(const rdma::Requested& requested, TimeNs) {
-  driver_->reject(requested.connection);
-}
-ReceiveUse Link::on_message(rdma::ConnectionId, const Message&, TimeNs, WorkList&) {
-  return ReceiveUse::done;
-}
-void Link::on_end(rdma::ConnectionId, const rdma::End&, TimeNs) {}
 
 }  // namespace verbatim::ulp::ipoib

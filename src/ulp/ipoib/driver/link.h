@@ -12,10 +12,13 @@
 #include "base/time.h"
 #include "service/loop.h"
 #include "ulp/ipoib/datagram_sender.h"
+#include "ulp/ipoib/driver/connected_port.h"
 #include "ulp/ipoib/driver/datagram_queue.h"
 #include "ulp/ipoib/driver/subnet.h"
 #include "ulp/ipoib/interface/interface.h"
 #include "ulp/ipoib/interface/kernel.h"
+#include "ulp/ipoib/offload/cut.h"
+#include "ulp/ipoib/offload/merge.h"
 #include "ulp/rdma/driver.h"
 #include "ulp/rdma/infiniband/datagram_port.h"
 #include "ulp/rdma/infiniband/management.h"
@@ -29,6 +32,7 @@ class Link final : public rdma::Handler, private service::Source {
   struct Options {
     InterfacePlace place;
     PKey pkey = kDefaultPKey;
+    bool is_connected = false;  // Connected mode.
   };
   /// Call it before the process has threads. ENODEV: the node is none of InfiniBand, or no subnet
   /// manager has brought its port up. The loop outlives it.
@@ -45,18 +49,24 @@ class Link final : public rdma::Handler, private service::Source {
   struct Counters {
     std::uint64_t received = 0, received_bytes = 0;
     std::uint64_t sent = 0, sent_bytes = 0;
-    std::uint64_t malformed = 0;    // From the fabric.
-    std::uint64_t kernel_full = 0;  // The kernel did not take it.
+    std::uint64_t connected_sent = 0, connected_received = 0;  // Of these, by connections.
+    std::uint64_t cut = 0, merged = 0;  // Large packets from and to the kernel.
+    std::uint64_t malformed = 0;        // From the fabric.
+    std::uint64_t kernel_full = 0;      // The kernel did not take it.
   };
   Link(const Options& options, service::Loop& loop, Interface interface);
   Result<void> open_device();
+  Result<void> open_subnet();
   Result<std::uint16_t> pkey_index() const;
   Result<void> watch();
 
-  // Handler, for datagrams alone.
+  // Handler: datagrams, and in connected mode connections.
   void on_requested(const rdma::Requested& requested, TimeNs now) override;
   ReceiveUse on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
                         WorkList& work) override;
+  void on_established(const rdma::Established& established, TimeNs now, WorkList& work) override;
+  void on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status, TimeNs now,
+               WorkList& work) override;
   void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override;
   void on_datagram(const rdma::Ended& ended, TimeNs now) override;
   void on_device(const rdma::DeviceNotice& notice, TimeNs now) override;
@@ -67,17 +77,28 @@ class Link final : public rdma::Handler, private service::Source {
   void on_broadcast(const Result<wire::MulticastRecord>& record);
   Result<void> use(const wire::MulticastRecord& record);
   Result<void> make_port(const wire::MulticastRecord& record);
+  Result<void> set_mtu();
+  Result<void> take_connections();
   void begin_to_serve();
   void set_carrier(bool has_carrier);
   void query_groups();
 
   void read_packets();
-  void on_packet(ByteSpan packet);
+  void resume_reading();
+  void on_packet(const OffloadHeader& header, MutableByteSpan packet);
   void on_kernel_changes();
+  void on_bytes(ByteSpan bytes);
   void on_frame(const Frame& frame);
-  void to_kernel(ByteSpan packet);
+  void to_kernel(ByteSpan packet, const OffloadHeader& header = {});
+  /// What is being merged.
+  void flush_merge();
+  bool merges(const Frame& frame);
   /// Carries out what the last input has left in `out_`, and what comes of that.
   void carry_out();
+  bool send(const Output& output);
+  bool send(const SendPacket& datagram);
+  void tell(const TellTooLong& told);
+  void count_sent(ByteSpan packet, bool is_taken);
   void answer(const Output& question);
 
   const Options options_;
@@ -88,16 +109,22 @@ class Link final : public rdma::Handler, private service::Source {
   std::unique_ptr<rdma::Management> management_;
   std::unique_ptr<DatagramQueue> queue_;
   std::unique_ptr<rdma::DatagramPort> port_;  // From the first broadcast group on.
+  std::unique_ptr<ConnectedPort> connected_;  // Likewise, in connected mode.
   std::unique_ptr<Subnet> subnet_;
   HardwareAddress own_;
   Lid lid_{};
-  std::uint32_t mtu_ = 0;
+  std::uint32_t datagram_mtu_ = 0;
+  std::uint32_t mtu_ = 0;  // The interface's.
   std::optional<DatagramSender> sender_;
   Outputs out_;
   std::deque<Output> questions_;
-  bool answers_ = false;   // `carry_out` is at work.
-  bool in_batch_ = false;  // Packets are being read: posted together.
-  bool reads_ = true;      // Packets of the kernel.
+  std::optional<Cut> cut_;  // The packet that is being read is to be cut so.
+  ByteSpan cut_packet_;
+  Merge merge_;
+  bool is_merging_ = false;  // Datagram mode, if the kernel takes large packets.
+  bool answers_ = false;     // `carry_out` is at work.
+  bool in_batch_ = false;    // Packets are being read: posted together.
+  bool reads_ = true;        // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
+#include "ulp/ipoib/offload/offload_header.h"
 
 namespace verbatim::ulp::ipoib {
 
@@ -15,17 +16,6 @@ struct InterfacePlace {
   /// A process in the namespace, by its number, or the namespace's file; empty: this one.
   std::string netns;
 };
-
-/// What stands before each packet (`struct virtio_net_hdr`): zeros, where nothing is offloaded.
-struct OffloadHeader {
-  std::uint8_t flags = 0;
-  std::uint8_t type = 0;
-  std::uint16_t header_bytes = 0;
-  std::uint16_t segment_bytes = 0;
-  std::uint16_t checksum_start = 0;
-  std::uint16_t checksum_offset = 0;
-};
-static_assert(sizeof(OffloadHeader) == 10);
 
 /// A TUN interface of type InfiniBand. It ends with its descriptor.
 class Interface {
@@ -43,6 +33,9 @@ class Interface {
   /// False: the kernel takes no more, or it is down.
   bool write(const OffloadHeader& header, ByteSpan packet);
 
+  /// From now on packets may be large ones, and have checksums that are only begun. False: this
+  /// kernel has none of it.
+  bool take_large_packets();
   Result<void> set_mtu(std::uint32_t bytes);
   Result<void> set_up();
   void set_carrier(bool has_carrier);

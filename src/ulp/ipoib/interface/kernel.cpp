@@ -179,6 +179,39 @@ void Kernel::add_address(const SocketAddress& ipv6) {
   if (ask(question.bytes())) take_answer([](const nlmsghdr&) {});
 }
 
+void Kernel::limit_groups(std::uint32_t mtu) {
+  constexpr std::uint32_t kIpv4Metric = 1 << 20;  // Whoever has routes for groups keeps them.
+  constexpr std::uint32_t kIpv6Metric = 255;      // Before the kernel's own of each interface.
+  struct Range {
+    std::uint8_t family, prefix, table, scope, type;
+    SocketAddress address;
+    std::uint32_t metric;
+  };
+  const Range all[] = {{AF_INET, 4, RT_TABLE_MAIN, RT_SCOPE_LINK, RTN_UNICAST,
+                        SocketAddress::ipv4({224}), kIpv4Metric},
+                       {AF_INET6, 8, RT_TABLE_LOCAL, RT_SCOPE_UNIVERSE, RTN_MULTICAST,
+                        SocketAddress::ipv6({0xff}), kIpv6Metric}};
+  for (const Range& groups : all) {
+    Question question(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK,
+                      rtmsg{.rtm_family = groups.family,
+                            .rtm_dst_len = groups.prefix,
+                            .rtm_table = groups.table,
+                            .rtm_protocol = RTPROT_KERNEL,
+                            .rtm_scope = groups.scope,
+                            .rtm_type = groups.type},
+                      ++sequence_);
+    struct {
+      rtattr attribute{RTA_LENGTH(sizeof(std::uint32_t)), RTAX_MTU};
+      std::uint32_t mtu = 0;
+    } metrics{.mtu = mtu};
+    question.add(RTA_DST, groups.address);
+    question.add(RTA_OIF, &index_, sizeof index_);
+    question.add(RTA_PRIORITY, &groups.metric, sizeof groups.metric);
+    question.add(RTA_METRICS, &metrics, sizeof metrics);
+    if (ask(question.bytes())) take_answer([](const nlmsghdr&) {});
+  }
+}
+
 /// What did not fit into the socket's queue may be anything.
 Kernel::Changes Kernel::take_changes() {
   Changes changes;

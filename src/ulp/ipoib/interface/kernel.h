@@ -23,6 +23,9 @@ class Kernel {
   std::vector<SocketAddress> addresses();
   /// An IPv6 address with a prefix of 64 bits. Without effect where the kernel has no IPv6.
   void add_address(const SocketAddress& ipv6);
+  /// Routes of IPv4 and IPv6 multicast groups by the interface, by whose MTU the kernel cuts what
+  /// is longer. They go with the interface's being up.
+  void limit_groups(std::uint32_t mtu);
 
   /// Readable: something has changed.
   int descriptor() const { return changes_.get(); }

@@ -1,5 +1,6 @@
 #include "ulp/ipoib/wire/ip.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace verbatim::ulp::ipoib {
@@ -76,12 +77,19 @@ std::optional<SocketAddress> destination_of(ByteSpan packet) {
 }
 
 std::uint32_t sum_of(ByteSpan bytes, std::uint32_t sum) {
-  // Words of 32 bits in 64: the carries are folded at the end (RFC 1071, section 2).
-  std::uint64_t total = sum;
+  // In the machine's byte order and eight bytes at a time: all carries are added at the end, where
+  // the bytes are swapped (RFC 1071, section 2).
+  std::uint64_t total = 0, carries = 0;
   std::size_t at = 0;
-  for (; at + 4 <= bytes.size(); at += 4) total += load_be<std::uint32_t>(&bytes[at]);
-  if (at + 2 <= bytes.size()) total += load_be<std::uint16_t>(&bytes[at]), at += 2;
-  if (at < bytes.size()) total += std::to_integer<std::uint64_t>(bytes[at]) << 8;
+  for (; at < bytes.size(); at += sizeof total) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &bytes[at], std::min(sizeof word, bytes.size() - at));
+    total += word;
+    carries += total < word ? 1 : 0;
+  }
+  total = (total >> 32) + (total & 0xffffffff) + carries;
+  while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);
+  total = to_big_endian(static_cast<std::uint16_t>(total)) + std::uint64_t{sum};
   while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);
   return static_cast<std::uint32_t>(total);
 }

@@ -64,6 +64,7 @@ enum class LoginStatus : std::uint16_t {
   session_does_not_exist = 0x020a,
   invalid_during_login = 0x020b,
   target_error = 0x0300,
+  service_unavailable = 0x0301,
   out_of_resources = 0x0302,
 };
 

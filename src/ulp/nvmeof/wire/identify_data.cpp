@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;             // LPA
 constexpr std::uint32_t kHostIdOf128Bits = 0x01;                         // CTRATT
-constexpr std::uint16_t kWriteZeroes = 0x08;                             // ONCS
+constexpr std::uint16_t kDiscards = 0x04, kWriteZeroes = 0x08;           // ONCS
 constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;  // SGLS
 constexpr std::byte kUuidDescriptor{3}, kCommandSetDescriptor{4};
 
@@ -16,6 +16,12 @@ void put_text(std::string_view text, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{' '});
   const auto bytes = std::as_bytes(std::span(text));
   std::ranges::copy(bytes.first(std::min(bytes.size(), out.size())), out.begin());
+}
+
+std::string text_of(ByteSpan bytes) {
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (text.ends_with(' ') || text.ends_with('\0')) text.pop_back();
+  return text;
 }
 
 }  // namespace
@@ -58,6 +64,28 @@ void encode(const SpaceData& data, IdentifyPage out) {
   out[99] = std::byte{data.is_read_only};
   std::ranges::copy(data.uuid, &out[104]);
   out[130] = std::byte{data.block_shift};  // LBAF 0
+}
+
+FoundController decode_controller(std::span<const std::byte, kIdentifyBytes> page) {
+  const auto sgls = load_le<std::uint32_t>(&page[536]);
+  const auto commands = load_le<std::uint16_t>(&page[520]);
+  // A host that wants data in the capsule at another place than behind the command is refused.
+  const bool has_offset = load_le<std::uint16_t>(&page[1800]) != 0;  // ICDOFF
+  return {.name = text_of(page.subspan(24, 40)) + " " + text_of(page.subspan(4, 20)),
+          .transfer_shift = std::to_integer<std::uint8_t>(page[77]),
+          .capsule_bytes = has_offset ? 64 : load_le<std::uint32_t>(&page[1792]) * 16,
+          .has_keyed_descriptors = (sgls & kKeyed) != 0,
+          .can_discard = (commands & kDiscards) != 0,
+          .can_write_zeroes = (commands & kWriteZeroes) != 0};
+}
+
+FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page) {
+  constexpr std::byte kFormat{0x0f};
+  const std::size_t format = 128 + 4 * std::to_integer<std::size_t>(page[26] & kFormat);
+  return {.blocks = load_le<std::uint64_t>(page.data()),
+          .block_shift = std::to_integer<std::uint8_t>(page[format + 2]),
+          .metadata_bytes = load_le<std::uint16_t>(&page[format]),
+          .is_read_only = (page[99] & std::byte{1}) != std::byte{}};
 }
 
 void encode_descriptors(const Uuid& uuid, IdentifyPage out) {

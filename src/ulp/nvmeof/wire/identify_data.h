@@ -48,6 +48,24 @@ struct SpaceData {
   Uuid uuid{};  // Also its NGUID.
 };
 void encode(const SpaceData& data, IdentifyPage out);
+
+/// As hosts read them.
+struct FoundController {
+  std::string name;                  // Model, serial number.
+  std::uint8_t transfer_shift = 0;   // MDTS; 0: no limit.
+  std::uint32_t capsule_bytes = 64;  // IOCCSZ.
+  bool has_keyed_descriptors = false;
+  bool can_discard = false, can_write_zeroes = false;
+};
+FoundController decode_controller(std::span<const std::byte, kIdentifyBytes> page);
+struct FoundSpace {
+  std::uint64_t blocks = 0;  // 0: there is no such namespace.
+  std::uint8_t block_shift = 0;
+  std::uint16_t metadata_bytes = 0;  // Of each block.
+  bool is_read_only = false;
+};
+FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page);
+
 /// The list of descriptors: its UUID, and that its command set is NVM's.
 void encode_descriptors(const Uuid& uuid, IdentifyPage out);
 

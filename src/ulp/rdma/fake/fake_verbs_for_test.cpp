@@ -130,6 +130,7 @@ void FakeAdapter::destroy(FakeQueuePair* queue_pair) {
 extern "C" {
 
 const char* ibv_get_device_name(ibv_device*) { return "fake0"; }
+__be64 ibv_get_device_guid(ibv_device*) { return 1; }
 const char* ibv_wc_status_str(ibv_wc_status) { return "status"; }
 
 int ibv_query_device(ibv_context*, ibv_device_attr* has) {

@@ -56,7 +56,7 @@ class DatagramPort {
   Result<void> attach(const MulticastGroup& group);
   void detach(const MulticastGroup& group);
 
-  static constexpr std::size_t kHeaderBytesMax = 64;
+  static constexpr std::size_t kHeaderBytesMax = 160;
   struct Datagram {
     DestinationId to{};
     Qpn qpn{};  // kMulticastQpn: a group.

@@ -1,0 +1,170 @@
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/disk/disk_text.h"
+#include "cli/environment.h"
+#include "cli/fabric/host.h"
+#include "cli/program.h"
+#include "service/control.h"
+#include "service/folder.h"
+
+namespace verbatim::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "A disk of an iSER, NVMe over Fabrics or SRP target, for programs that know NBD: qemu-img,\n"
+    "qemu-io, nbdcopy, fio --ioengine=nbd, nbdfuse, nbd-client. The command logs in, prints\n"
+    "the disk's URI and serves it, by nbdkit, until Ctrl-C ends it. A target that is lost is\n"
+    "waited for: requests go on when it is back.\n"
+    "\n"
+    "Examples:\n"
+    "  verbatim disk iser://10.0.0.1/iqn.2026-01.com.example:disk/0\n"
+    "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
+    "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
+    "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
+    "  verbatim disk list";
+
+constexpr std::string_view kPlugin = "/nbdkit-verbatim-plugin.so";
+constexpr TimeNs kPatience = kSecond;  // Of `list`, for all disks together.
+
+struct Form {
+  NodeChoice node;
+  HostChoice host;
+  std::string url, initiator, auth, name, socket;
+  std::optional<int> patience;
+  bool is_read_only = false;
+  bool json = false;  // Of `list`.
+};
+
+int fail(const std::string& text, int status = kExitFailure) {
+  fmt::print(stderr, "verbatim disk: {}\n", text);
+  return status;
+}
+
+/// Beside the libraries of programs: they are of one release.
+Result<std::string> find_plugin() {
+  const auto own = own_folder();
+  if (!own) return std::unexpected(own.error());
+  const auto dropins = find_dropin_folder(*own);
+  if (!dropins) return std::unexpected(dropins.error());
+  const std::string plugin = *dropins + std::string(kPlugin);
+  if (access(plugin.c_str(), R_OK) == 0) return plugin;
+  return refuse(ENOENT,
+                fmt::format("{} is not there: install the package verbatim-nbdkit, or build "
+                            "with nbdkit-plugin-dev",
+                            plugin));
+}
+
+/// Where the disk's users connect. One of this name that was killed has left its socket.
+Result<std::string> socket_of(const Form& form, const std::string& name) {
+  if (auto fits = service::check_node_name(name); !fits) return std::unexpected(fits.error());
+  if (const pid_t process = service::process_of({"disk", name}); process > 0)
+    return refuse(EEXIST, fmt::format("disk '{}' is served by process {}: choose another --name",
+                                      name, process));
+  if (!form.socket.empty()) return form.socket;
+  const auto folder = service::RuntimeFolder::open();
+  if (!folder) return std::unexpected(folder.error());
+  std::string path = fmt::format("{}/disk+{}.nbd", folder->path(), name);
+  unlink(path.c_str());
+  return path;
+}
+
+std::vector<std::string> words_of(const Form& form, const std::string& plugin,
+                                  const std::string& name, const std::string& socket) {
+  std::vector<std::string> words{"nbdkit",   "--foreground", "--threads", "32",
+                                 "--filter", "blocksize",    "--unix",    socket};
+  if (form.is_read_only) words.push_back("--readonly");
+  words.insert(words.end(), {plugin, "url=" + form.url, "name=" + name, "socket=" + socket});
+  const auto add = [&words](const char* key, const std::string& value) {
+    if (!value.empty()) words.push_back(fmt::format("{}={}", key, value));
+  };
+  add("initiator", form.initiator);
+  add("auth", form.auth);
+  if (form.patience) add("patience", fmt::to_string(*form.patience));
+  return words;
+}
+
+/// Becomes nbdkit, which prints the URI when it serves: returns only if that fails.
+int serve(const Form& form) {
+  if (form.url.empty())
+    return fail("which disk? Say its URL, as iser://10.0.0.1/iqn.2026-01.com.example:disk/0",
+                kExitUsage);
+  const auto program = prepare_program(form.node, {"nbdkit"});
+  if (!program) return fail(program.error().text, program.error().exit_status);
+  const auto plugin = find_plugin();
+  if (!plugin) return fail(plugin.error().text);
+  if (const auto entered = enter_host(form.host); !entered) return fail(entered.error().text);
+  const std::string name = form.name.empty() ? fmt::to_string(getpid()) : form.name;
+  const auto socket = socket_of(form, name);
+  if (!socket) return fail(socket.error().text);
+  const auto failure = become_program(*program, words_of(form, *plugin, name, *socket));
+  return fail(failure.text, failure.exit_status);
+}
+
+int list(bool as_json) {
+  std::vector<service::ServiceName> names;
+  for (const auto& one : service::services())
+    if (one.kind == "disk") names.push_back(one);
+  const auto answers = service::ask(names, {{"ask", "status"}}, kPatience);
+  nlohmann::json all = nlohmann::json::array();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (answers[i]) {
+      all.push_back(*answers[i]);
+    } else if (answers[i].error().code != ENOENT) {  // Else it was killed.
+      all.push_back({{"name", names[i].name}, {"error", answers[i].error().text}});
+    }
+  }
+  fmt::print("{}", as_json ? all.dump(2) + "\n" : disks_text(all));
+  return 0;
+}
+
+void add_options(CLI::App& command, Form& form) {
+  add_node_options(command, form.node);
+  add_host_options(command, form.host);
+  command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
+  command
+      .add_option("url", form.url, "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
+      ->type_name("URL");
+  command
+      .add_option("--initiator", form.initiator,
+                  "Who we are: an IQN or NQN; default: this machine's")
+      ->type_name("NAME");
+  command
+      .add_option("--auth", form.auth, "CHAP: userid and password, each with its value in a line")
+      ->type_name("FILE");
+  command
+      .add_option("--patience", form.patience, "How long a lost target is waited for; default: 120")
+      ->type_name("SECONDS");
+  command.add_option("--name", form.name, "Its name in 'list'; default: the process's number")
+      ->type_name("NAME");
+  command
+      .add_option("--socket", form.socket,
+                  "Where the disk's users connect; default: of the runtime folder")
+      ->type_name("PATH");
+  command.add_flag("--read-only", form.is_read_only, "Nobody may write");
+}
+
+}  // namespace
+
+void add_disk(CLI::App& app, int& exit_status) {
+  auto* disk = app.add_subcommand("disk", "Have a target's disk, by NBD");
+  auto form = std::make_shared<Form>();
+  add_options(*disk, *form);
+  disk->footer(kExamples);
+  auto* listing = disk->add_subcommand("list", "Show the disks that are served");
+  listing->add_flag("--json", form->json, "Print JSON");
+  listing->callback([form, &exit_status] { exit_status = list(form->json); });
+  disk->callback([form, listing, &exit_status] {
+    if (!listing->parsed()) exit_status = serve(*form);
+  });
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,99 @@
+#include "cli/services/service_command.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "service/launch.h"
+
+namespace verbatim::cli {
+namespace {
+
+std::string not_there(const ServiceKind& kind, const service::ServiceName& name) {
+  return fmt::format("no {} of '{}' runs", kind.what, name.name);
+}
+
+int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
+  const auto name = service_name(kind, choice);
+  const auto ended = service::end(name);
+  if (ended) return 0;
+  return fail_service(kind, "down",
+                      ended.error().code == ENOENT ? not_there(kind, name) : ended.error().text);
+}
+
+}  // namespace
+
+void add_service_options(CLI::App& command, ServiceChoice& choice) {
+  add_node_options(command, choice.node);
+  add_host_options(command, choice.host);
+}
+
+service::ServiceName service_name(const ServiceKind& kind, const ServiceChoice& choice) {
+  const char* const of_environment = getenv("VERBATIM_HOST");
+  if (choice.host.host) return {kind.kind, *choice.host.host};
+  const bool has_node = choice.node.node.has_value() || !choice.node.addresses.empty();
+  if (!has_node && of_environment != nullptr && *of_environment != '\0')
+    return {kind.kind, of_environment};
+  return {kind.kind, node_of(choice.node)};
+}
+
+int fail_service(const ServiceKind& kind, const char* command, const std::string& text,
+                 int status) {
+  fmt::print(stderr, "verbatim {} {}: {}\n", kind.kind, command, text);
+  return status;
+}
+
+int start_service(const ServiceKind& kind, const ServiceChoice& choice,
+                  const std::vector<std::string>& options) {
+  if (const auto set = set_environment(choice.node); !set)
+    return fail_service(kind, "up", set.error().text, set.error().exit_status);
+  if (const auto entered = enter_host(choice.host); !entered)
+    return fail_service(kind, "up", entered.error().text);
+  const auto program = service::find_program("verbatim-ulpd");
+  if (!program) return fail_service(kind, "up", program.error().text);
+  std::vector<std::string> words{kind.kind, "--name", service_name(kind, choice).name};
+  words.insert(words.end(), options.begin(), options.end());
+  const auto started = service::start_daemon({.program = *program, .arguments = words});
+  if (started) return 0;
+  return fail_service(kind, "up", started.error().text,
+                      started.error().code == EINVAL ? kExitUsage : kExitFailure);
+}
+
+std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
+                                          const ServiceChoice& choice,
+                                          const nlohmann::json& question) {
+  const auto name = service_name(kind, choice);
+  auto answer = service::ask(name, question);
+  if (answer) return std::move(*answer);
+  fail_service(kind, command,
+               answer.error().code == ENOENT ? not_there(kind, name) : answer.error().text);
+  return std::nullopt;
+}
+
+void add_service_down(CLI::App& group, const ServiceKind& kind, const char* summary,
+                      int& exit_status) {
+  auto* command = group.add_subcommand("down", summary);
+  auto choice = std::make_shared<ServiceChoice>();
+  add_service_options(*command, *choice);
+  command->callback([choice, kind, &exit_status] { exit_status = end_service(kind, *choice); });
+}
+
+void add_service_show(CLI::App& group, const ServiceKind& kind, const char* summary,
+                      std::string (*text)(const nlohmann::json&), int& exit_status) {
+  auto* command = group.add_subcommand("show", summary);
+  auto choice = std::make_shared<ServiceChoice>();
+  auto json = std::make_shared<bool>(false);
+  add_service_options(*command, *choice);
+  command->add_flag("--json", *json, "Print JSON");
+  command->callback([choice, json, kind, text, &exit_status] {
+    const auto status = ask_service(kind, "show", *choice, {{"ask", "status"}});
+    if (status) fmt::print("{}", *json ? status->dump(2) + "\n" : text(*status));
+    exit_status = status ? 0 : kExitFailure;
+  });
+}
+
+}  // namespace verbatim::cli

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/fabric/host.h"
+#include "service/control.h"
+
+/// What commands of daemons share: each node, or host of a fabric, has one of a kind, named after
+/// it. `up` starts it, `down` ends it, `show` tells what it does.
+namespace verbatim::cli {
+
+struct ServiceKind {
+  const char* kind = "";  // Of `verbatim-ulpd`, and the command's word: "lnet".
+  const char* what = "";  // "no LNet node of 'a' runs"
+};
+
+struct ServiceChoice {
+  NodeChoice node;
+  HostChoice host;
+};
+void add_service_options(CLI::App& command, ServiceChoice& choice);
+service::ServiceName service_name(const ServiceKind& kind, const ServiceChoice& choice);
+
+/// Print "verbatim KIND COMMAND: TEXT" to standard error, and return `status`.
+int fail_service(const ServiceKind& kind, const char* command, const std::string& text,
+                 int status = kExitFailure);
+
+/// Starts the daemon with these options of its own; returns when it serves. The exit status.
+int start_service(const ServiceKind& kind, const ServiceChoice& choice,
+                  const std::vector<std::string>& options);
+/// None: the reason is printed.
+std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
+                                          const ServiceChoice& choice,
+                                          const nlohmann::json& question);
+
+void add_service_down(CLI::App& group, const ServiceKind& kind, const char* summary,
+                      int& exit_status);
+/// `text` makes what people read of the answer.
+void add_service_show(CLI::App& group, const ServiceKind& kind, const char* summary,
+                      std::string (*text)(const nlohmann::json& status), int& exit_status);
+
+}  // namespace verbatim::cli

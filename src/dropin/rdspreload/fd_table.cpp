@@ -1,0 +1,93 @@
+#include "dropin/rdspreload/fd_table.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dropin/rdspreload/next.h"
+
+namespace verbatim::rdspreload {
+namespace {
+
+namespace local = ulp::rds::local;
+
+std::array<std::atomic<std::uint8_t>, kNumbers> table;
+std::atomic<const local::SharedPage*> page;
+
+/// Sockets that were there before exec.
+void find_inherited() {
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* const entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] != '.' && local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
+  }
+  closedir(folder);
+}
+
+__attribute__((constructor)) void begin() {
+  local::Calls& calls = local::calls();
+  calls.socket = VERBATIM_NEXT(socket);
+  calls.connect = VERBATIM_NEXT(connect);
+  calls.sendmsg = VERBATIM_NEXT(sendmsg);
+  calls.recvmsg = VERBATIM_NEXT(recvmsg);
+  calls.close = VERBATIM_NEXT(close);
+  if (!broker_path().empty()) find_inherited();
+}
+
+bool is_number(int fd) { return fd >= 0 && fd < kNumbers; }
+
+const local::SharedPage* page_of(int fd) {
+  local::Answer answer;
+  int file = -1;
+  const local::Head question{.ask = local::Ask::shared_page};
+  if (local::ask(fd, question, nullptr, answer, nullptr, 0, &file) < 0 || file < 0) return nullptr;
+  void* const mapped = mmap(nullptr, sizeof(local::SharedPage), PROT_READ, MAP_SHARED, file, 0);
+  local::calls().close(file);
+  return mapped == MAP_FAILED ? nullptr : static_cast<const local::SharedPage*>(mapped);
+}
+
+}  // namespace
+
+const std::string& broker_path() {
+  static const std::string path = [] {
+    const char* const value = getenv("VERBATIM_RDS");
+    return std::string(value == nullptr ? "" : value);
+  }();
+  return path;
+}
+
+std::uint8_t known_of(int fd) {
+  if (!is_number(fd)) return 0;
+  return table[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
+}
+
+bool set_known(int fd, std::uint8_t known) {
+  if (is_number(fd)) table[static_cast<std::size_t>(fd)].store(known, std::memory_order_relaxed);
+  return is_number(fd);
+}
+
+void add_known(int fd, Known known) {
+  if (is_number(fd)) table[static_cast<std::size_t>(fd)].fetch_or(known);
+}
+
+void forget(int first, int last) {
+  for (int fd = first < 0 ? 0 : first; fd <= last && fd < kNumbers; ++fd) set_known(fd, 0);
+}
+
+bool may_be_congested(int fd) {
+  const local::SharedPage* known = page.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    // Two threads may map it: the second one's stays mapped, too.
+    known = page_of(fd);
+    if (known != nullptr) page.store(known, std::memory_order_release);
+  }
+  return known == nullptr || known->is_congested.load(std::memory_order_relaxed) != 0;
+}
+
+}  // namespace verbatim::rdspreload

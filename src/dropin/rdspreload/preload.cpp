@@ -1,0 +1,216 @@
+// Sending and receiving.
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "dropin/rdspreload/fd_table.h"
+#include "dropin/rdspreload/next.h"
+
+namespace verbatim::rdspreload {
+namespace {
+
+namespace local = ulp::rds::local;
+
+constexpr std::size_t kMessageBytesMax = 1 << 20;
+constexpr int kCongestionUpdate = 5;  // RDS_CMSG_CONG_UPDATE
+
+int fail(int error) {
+  errno = error;
+  return -1;
+}
+
+/// Whether the socket is bound (and connected): asks the broker once.
+bool is_ready(int fd, bool needs_peer) {
+  const std::uint8_t known = known_of(fd);
+  local::Answer answer;
+  if ((known & kIsBound) == 0) {
+    if (local::ask(fd, local::Ask::own_name, answer) < 0) return false;
+    if (answer.address.any.sa_family == AF_UNSPEC) return fail(ENOTCONN) == 0;
+    add_known(fd, kIsBound);
+  }
+  if (needs_peer && (known & kIsConnected) == 0) {
+    if (local::ask(fd, local::Ask::peer_name, answer) < 0) return false;
+    add_known(fd, kIsConnected);
+  }
+  return true;
+}
+
+/// Waits until it may send, if it may wait.
+bool may_send(int fd, const local::Address& to, int flags) {
+  const bool waits = (flags & MSG_DONTWAIT) == 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  const local::Head question{.ask = local::Ask::may_send, .value = waits ? 1u : 0u, .address = to};
+  local::Answer answer;
+  return local::ask(fd, question, nullptr, answer) >= 0;
+}
+
+ssize_t send_message(int fd, const msghdr& message, int flags) {
+  if ((flags & ~MSG_DONTWAIT) != 0) return fail(EOPNOTSUPP);
+  local::Address to{.ipv6 = {}};
+  if (message.msg_namelen != 0) {
+    const auto* const name = static_cast<const sockaddr*>(message.msg_name);
+    if (!local::to_address(name, message.msg_namelen, to)) return -1;
+  }
+  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
+       one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
+    if (one->cmsg_level == local::kLevel) return fail(EOPNOTSUPP);
+  }
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) bytes += message.msg_iov[i].iov_len;
+  if (bytes > kMessageBytesMax) return fail(EMSGSIZE);
+  if (!is_ready(fd, message.msg_namelen == 0)) return -1;
+  const bool asks = bytes > local::kInlineBytesMax || may_be_congested(fd);
+  if (asks && !may_send(fd, to, flags)) return -1;
+  return local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
+}
+
+/// Ports are congested no more: a message without bytes, for those who asked to be told.
+void tell_congestion(msghdr& message, std::uint64_t ports) {
+  message.msg_namelen = 0;
+  message.msg_flags = 0;
+  if (message.msg_control == nullptr || message.msg_controllen < CMSG_LEN(sizeof ports)) {
+    message.msg_controllen = 0;
+    message.msg_flags = MSG_CTRUNC;
+    return;
+  }
+  auto* const header = static_cast<cmsghdr*>(message.msg_control);
+  header->cmsg_level = local::kLevel;
+  header->cmsg_type = kCongestionUpdate;
+  header->cmsg_len = CMSG_LEN(sizeof ports);
+  std::memcpy(CMSG_DATA(header), &ports, sizeof ports);
+  message.msg_controllen = header->cmsg_len;
+}
+
+ssize_t receive_message(int fd, msghdr& message, int flags) {
+  if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) return fail(EAGAIN);
+  for (;;) {
+    local::Received received;
+    const ssize_t bytes = local::receive(fd, message.msg_iov, message.msg_iovlen, flags, received);
+    if (bytes < 0) return -1;
+    if (received.head.kind == local::Kind::congestion) {
+      const bool is_told = received.head.option != 0;
+      if ((flags & MSG_PEEK) != 0 && !is_told)
+        local::receive(fd, nullptr, 0, flags & ~MSG_PEEK, received);
+      if (!is_told) continue;
+      tell_congestion(message, received.head.value);
+      return 0;
+    }
+    if (message.msg_name != nullptr)
+      local::copy_name(received.head.address, static_cast<sockaddr*>(message.msg_name),
+                       &message.msg_namelen);
+    message.msg_controllen = 0;
+    message.msg_flags = received.is_cut ? MSG_TRUNC : 0;
+    return bytes;
+  }
+}
+
+}  // namespace
+}  // namespace verbatim::rdspreload
+
+using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
+
+#define EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
+
+EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  static auto* const plain = VERBATIM_NEXT(sendmsg);
+  return is_rds(fd) ? send_message(fd, *message, flags) : plain(fd, message, flags);
+}
+
+EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  static auto* const plain = VERBATIM_NEXT(recvmsg);
+  return is_rds(fd) ? receive_message(fd, *message, flags) : plain(fd, message, flags);
+}
+
+EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
+                      socklen_t length) {
+  static auto* const plain = VERBATIM_NEXT(sendto);
+  if (!is_rds(fd)) return plain(fd, buffer, size, flags, address, length);
+  iovec piece{const_cast<void*>(buffer), size};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr*>(address);
+  message.msg_namelen = address == nullptr ? 0 : length;
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  return send_message(fd, message, flags);
+}
+
+EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* address,
+                        socklen_t* length) {
+  static auto* const plain = VERBATIM_NEXT(recvfrom);
+  if (!is_rds(fd)) return plain(fd, buffer, size, flags, address, length);
+  iovec piece{buffer, size};
+  msghdr message{};
+  message.msg_name = length == nullptr ? nullptr : address;
+  message.msg_namelen = length == nullptr ? 0 : *length;
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  const ssize_t bytes = receive_message(fd, message, flags);
+  if (bytes >= 0 && length != nullptr) *length = message.msg_namelen;
+  return bytes;
+}
+
+EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
+  static auto* const plain = VERBATIM_NEXT(send);
+  return is_rds(fd) ? sendto(fd, buffer, size, flags, nullptr, 0) : plain(fd, buffer, size, flags);
+}
+
+EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
+  static auto* const plain = VERBATIM_NEXT(recv);
+  if (!is_rds(fd)) return plain(fd, buffer, size, flags);
+  return recvfrom(fd, buffer, size, flags, nullptr, nullptr);
+}
+
+EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
+  static auto* const plain = VERBATIM_NEXT(write);
+  return is_rds(fd) ? sendto(fd, buffer, size, 0, nullptr, 0) : plain(fd, buffer, size);
+}
+
+EXPORT ssize_t read(int fd, void* buffer, size_t size) {
+  static auto* const plain = VERBATIM_NEXT(read);
+  return is_rds(fd) ? recvfrom(fd, buffer, size, 0, nullptr, nullptr) : plain(fd, buffer, size);
+}
+
+EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
+  static auto* const plain = VERBATIM_NEXT(writev);
+  if (!is_rds(fd)) return plain(fd, pieces, count);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<size_t>(count);
+  return send_message(fd, message, 0);
+}
+
+EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
+  static auto* const plain = VERBATIM_NEXT(readv);
+  if (!is_rds(fd)) return plain(fd, pieces, count);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<size_t>(count);
+  return receive_message(fd, message, 0);
+}
+
+// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
+
+EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
+  if (size > room) __chk_fail();
+  return read(fd, buffer, size);
+}
+
+EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
+  if (size > room) __chk_fail();
+  return recv(fd, buffer, size, flags);
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
+                              sockaddr* address, socklen_t* length) {
+  if (size > room) __chk_fail();
+  return recvfrom(fd, buffer, size, flags, address, length);
+}
+
+}  // extern "C"

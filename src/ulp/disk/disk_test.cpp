@@ -1,0 +1,213 @@
+#include "ulp/disk/disk.h"
+
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+namespace verbatim::ulp::disk {
+namespace {
+
+using storage::Channel;
+using Kind = Ask::Kind;
+
+/// A session that the test answers for.
+class FakeSession final : public storage::Initiator {
+ public:
+  explicit FakeSession(FakeSession*& self) : self_(self) { self = this; }
+  ~FakeSession() override { self_ = nullptr; }
+  void begin(TimeNs, storage::InitiatorOutput& out) override { out.connect.push({}); }
+  void on_established(Channel, ByteSpan, TimeNs, storage::InitiatorOutput&) override {
+    is_there = true;
+  }
+  /// Answers what has come first; its error is the message's length.
+  ReceiveUse on_message(Channel, const Message& message, TimeNs,
+                        storage::InitiatorOutput& out) override {
+    out.answers.push({requests.front().user, static_cast<int>(message.memory.bytes)});
+    requests.erase(requests.begin());
+    return ReceiveUse::done;
+  }
+  void on_done(Channel, Tag, CompletionStatus, TimeNs, storage::InitiatorOutput&) override {}
+  bool on_request(const storage::DiskRequest& request, TimeNs, storage::InitiatorOutput&) override {
+    if (requests.size() == 3) return false;
+    requests.push_back(request);
+    return true;
+  }
+  void on_time(TimeNs, storage::InitiatorOutput&) override {}
+  TimeNs deadline() const override { return kNever; }
+  void resume(TimeNs, storage::InitiatorOutput&) override {}
+  void log_out(TimeNs, storage::InitiatorOutput& out) override {
+    out.on(Channel{0}).push(Disconnect{""});
+  }
+  storage::Failure on_rejected(Channel, int reason, ByteSpan) override {
+    return {"rejected", reason == 28};
+  }
+  const storage::DiskFacts* facts() const override { return is_there ? &known : nullptr; }
+  const storage::Failure* failure() const override { return nullptr; }
+
+  std::vector<storage::DiskRequest> requests;
+  storage::DiskFacts known{.bytes = 1 << 20, .transfer_bytes_max = 4096, .clear_bytes_max = 8192};
+  bool is_there = false;
+
+ private:
+  FakeSession*& self_;
+};
+
+class DiskTest : public testing::Test, public Outside {
+ protected:
+  void connect(const storage::ConnectRequest&) override { ++connects_; }
+  void carry_out(Channel, std::span<const Work>) override {}
+  void disconnect(Channel) override { ++disconnects_; }
+  void on_answered(Ask& ask) override { ask.is_answered = true; }
+  void tell(const std::string& line) override { told_ += line + "\n"; }
+
+  Disk::Settings settings() {
+    std::vector<storage::PeerMemory> buffers;
+    for (std::uint32_t i = 0; i < 4; ++i)
+      buffers.push_back({{memory_.data() + i * 4096, 4096, MemoryKey{1}}, MemoryKey{2}});
+    return {.new_session = [this] { return std::make_unique<FakeSession>(session_); },
+            .buffers = std::move(buffers)};
+  }
+  void log_in() { disk_.on_established(Channel{0}, {}, now_); }
+  /// The first request's answer.
+  void answer(int error = 0) {
+    disk_.on_message(Channel{0}, {.memory = {nullptr, static_cast<std::uint32_t>(error), {}}},
+                     now_);
+  }
+  void pass(TimeNs time) {
+    now_ += time;
+    if (disk_.deadline() <= now_) disk_.on_time(now_);
+  }
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(4 * 4096);
+  FakeSession* session_ = nullptr;
+  int connects_ = 0, disconnects_ = 0;
+  std::string told_;
+  TimeNs now_ = kSecond;
+  Disk disk_{settings(), *this};
+};
+
+TEST_F(DiskTest, RequestsAreCutIntoPieces) {
+  disk_.begin(now_);
+  log_in();
+  std::vector<std::byte> data(10240, std::byte{7});
+  Ask ask{.kind = Kind::write, .offset = 512, .bytes = data.size(), .data = data.data()};
+  disk_.ask(ask, now_);
+  ASSERT_EQ(session_->requests.size(), 3u);
+  EXPECT_EQ(session_->requests[2].offset, 512u + 8192);
+  EXPECT_EQ(session_->requests[2].bytes, 2048u);
+  EXPECT_EQ(session_->requests[2].memory.data()[2047], std::byte{7});
+  answer(), answer();
+  EXPECT_FALSE(ask.is_answered);
+  answer();
+  EXPECT_TRUE(ask.is_answered);
+  EXPECT_EQ(ask.error, 0);
+}
+
+TEST_F(DiskTest, AnErrorIsTheRequestsAndEndsIt) {
+  disk_.begin(now_);
+  log_in();
+  std::vector<std::byte> data(40960);
+  Ask ask{.kind = Kind::read, .bytes = data.size(), .data = data.data()};
+  disk_.ask(ask, now_);
+  answer(ENOSPC);
+  while (!session_->requests.empty()) answer();
+  EXPECT_TRUE(ask.is_answered);
+  EXPECT_EQ(ask.error, ENOSPC);
+  EXPECT_EQ(disk_.open(), 0u);
+}
+
+TEST_F(DiskTest, ABusyTargetIsAskedAgain) {
+  disk_.begin(now_);
+  log_in();
+  Ask ask{.kind = Kind::flush};
+  disk_.ask(ask, now_);
+  answer(EAGAIN);
+  EXPECT_TRUE(session_->requests.empty());
+  pass(100 * kMillisecond);
+  ASSERT_EQ(session_->requests.size(), 1u);
+  for (int i = 0; i < 2000 && !ask.is_answered; ++i) {
+    if (!session_->requests.empty()) answer(EAGAIN);
+    pass(100 * kMillisecond);
+  }
+  EXPECT_EQ(ask.error, EIO);  // At last.
+}
+
+TEST_F(DiskTest, WhatIsNoRequestIsRefused) {
+  disk_.begin(now_);
+  log_in();
+  const auto error = [&](Kind kind, std::uint64_t offset, std::uint64_t bytes) {
+    Ask ask{.kind = kind, .offset = offset, .bytes = bytes};
+    disk_.ask(ask, now_);
+    return ask.is_answered ? ask.error : -1;
+  };
+  EXPECT_EQ(error(Kind::read, 100, 512), EINVAL);
+  EXPECT_EQ(error(Kind::read, 0, 100), EINVAL);
+  EXPECT_EQ(error(Kind::write, 1 << 20, 512), EINVAL);
+  EXPECT_EQ(error(Kind::write, ~std::uint64_t{511}, 1024), EINVAL);
+  EXPECT_EQ(error(Kind::read, 0, 0), 0);
+}
+
+TEST_F(DiskTest, ALostTargetIsWaitedForButNotForEver) {
+  disk_.begin(now_);
+  log_in();
+  Ask ask{.kind = Kind::flush}, second{.kind = Kind::flush}, third{.kind = Kind::flush};
+  disk_.ask(ask, now_);
+  disk_.on_end(Channel{0}, "cable", now_);
+  EXPECT_EQ(told_, "the target is lost, and waited for: cable\n");
+  pass(0);
+  EXPECT_EQ(connects_, 2);
+  log_in();
+  ASSERT_EQ(session_->requests.size(), 1u);  // Again.
+  answer();
+  EXPECT_EQ(ask.error, 0);
+  EXPECT_TRUE(ask.is_answered);
+
+  disk_.on_end(Channel{0}, "cable", now_);
+  disk_.ask(second, now_);
+  for (int i = 0; i < 121; ++i) {
+    pass(kSecond);
+    disk_.on_end(Channel{0}, "cable", now_);
+  }
+  EXPECT_TRUE(second.is_answered);
+  EXPECT_EQ(second.error, EIO);
+  pass(kSecond);
+  log_in();  // It is back.
+  disk_.ask(third, now_);
+  answer();
+  EXPECT_EQ(third.error, 0);
+}
+
+TEST_F(DiskTest, TheFirstLoginsFailureIsSaid) {
+  disk_.begin(now_);
+  disk_.on_rejected(Channel{0}, 28, {}, now_);
+  ASSERT_NE(disk_.refusal(), nullptr);
+  EXPECT_EQ(*disk_.refusal(), "rejected");
+}
+
+TEST_F(DiskTest, TheFirstLoginIsTriedForAWhile) {
+  disk_.begin(now_);
+  disk_.on_rejected(Channel{0}, 1, {}, now_);
+  EXPECT_EQ(disk_.refusal(), nullptr);
+  for (int i = 0; i < 6; ++i) {
+    pass(kSecond);
+    disk_.on_end(Channel{0}, "no way", now_);
+  }
+  EXPECT_NE(disk_.refusal(), nullptr);
+}
+
+TEST_F(DiskTest, AnotherDiskIsNotServed) {
+  disk_.begin(now_);
+  log_in();
+  disk_.on_end(Channel{0}, "cable", now_);
+  pass(0);
+  session_->known.bytes = 1 << 19;
+  log_in();
+  EXPECT_EQ(disconnects_, 1);
+  EXPECT_EQ(disk_.words(),
+            "the disk has 524288 bytes in blocks of 512 now: it had 1048576 in blocks of 512");
+  disk_.on_end(Channel{0}, "", now_);
+  EXPECT_FALSE(disk_.is_there());
+}
+
+}  // namespace
+}  // namespace verbatim::ulp::disk

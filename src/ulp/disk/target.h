@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "ulp/iscsi/chap.h"
+#include "ulp/rdma/service_place.h"
+#include "ulp/storage/initiator.h"
+
+namespace verbatim::ulp::disk {
+
+/// Who we are to targets.
+struct Identity {
+  std::string iqn;                      // iSCSI: /etc/iscsi/initiatorname.iscsi, else made up.
+  std::string nqn;                      // NVMe: /etc/nvme/hostnqn.
+  std::array<std::byte, 16> host_id{};  // NVMe.
+  std::uint64_t session = 0;            // iSCSI's ISID: of this process.
+  iscsi::Credentials credentials{};     // CHAP. Empty: none.
+};
+/// What the system says, else made of the machine's id and the user's number, so that it stays.
+Identity own_identity();
+
+/// What a session has of its process.
+struct OwnSide {
+  storage::PeerMemory scratch;
+  std::uint64_t guid = 0;  // SRP: the lower half of the port's GID.
+};
+
+/// What a URL names: where it is, and how to begin a session with it.
+struct Target {
+  rdma::ServicePlace place;
+  std::function<std::unique_ptr<storage::Initiator>(const OwnSide& own)> begin;
+};
+
+/// `SCHEME://HOST[:PORT]/NAME/UNIT`: an IP address or a host's name, IPv6 in brackets. EINVAL says
+/// what is expected.
+///
+///     iser://10.0.0.1/iqn.2026-01.com.example:disk/0
+///     nvme://[fe80::1%eth0]:4420/nqn.2026-01.com.example:disk/1
+///     srp://id_ext=...,ioc_guid=...,dest=10.0.0.1:4242         what srp_daemon writes, /UNIT
+///     behind
+Result<Target> parse_target(const std::string& url, const Identity& identity);
+
+}  // namespace verbatim::ulp::disk

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ulp/nvmeof/wire/command.h"
+#include "ulp/nvmeof/wire/connect.h"
+#include "ulp/nvmeof/wire/identify_data.h"
+#include "ulp/storage/initiator.h"
+
+namespace verbatim::ulp::nvmeof {
+
+/// A host of NVMe over Fabrics: an admin queue (channel 0), one I/O queue (channel 1), one
+/// namespace. Our keys are a region's, so no command lets the target invalidate one.
+///
+///     channel 0   Connect, CAP, CC, CSTS, identify, features ...........  keep alive
+///     channel 1                                              Connect, reads, writes
+class Initiator final : public storage::Initiator {
+ public:
+  struct Settings {
+    std::string subsystem, host;  // NQNs.
+    std::array<std::byte, 16> host_id{};
+    std::uint32_t namespace_id = 1;
+    std::uint16_t entries = 128;  // Of the I/O queue; the target may have fewer.
+  };
+  Initiator(Settings settings, const storage::PeerMemory& scratch);
+
+  void begin(TimeNs now, storage::InitiatorOutput& out) override;
+  void on_established(storage::Channel channel, ByteSpan private_data, TimeNs now,
+                      storage::InitiatorOutput& out) override;
+  ReceiveUse on_message(storage::Channel channel, const Message& message, TimeNs now,
+                        storage::InitiatorOutput& out) override;
+  void on_done(storage::Channel, Tag, CompletionStatus, TimeNs,
+               storage::InitiatorOutput&) override {}
+  bool on_request(const storage::DiskRequest& request, TimeNs now,
+                  storage::InitiatorOutput& out) override;
+  void on_time(TimeNs now, storage::InitiatorOutput& out) override;
+  TimeNs deadline() const override { return next_look_; }
+  void resume(TimeNs, storage::InitiatorOutput&) override {}
+  void log_out(TimeNs now, storage::InitiatorOutput& out) override;
+
+  storage::Failure on_rejected(storage::Channel channel, int reason,
+                               ByteSpan private_data) override;
+  const storage::DiskFacts* facts() const override { return facts_ ? &*facts_ : nullptr; }
+  const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
+
+ private:
+  /// What the admin queue waits for; then the I/O queue.
+  enum class Step : std::uint8_t {
+    connect,
+    capabilities,
+    enable,
+    ready,
+    controller,
+    queues,
+    space,
+    io_connect,
+    serving,
+    shutdown,
+  };
+  static constexpr TimeNs kLook = kSecond;
+  static constexpr TimeNs kLoginPatience = 15 * kSecond;
+  static constexpr TimeNs kCommandPatience = 30 * kSecond;
+  static constexpr TimeNs kKeepAlive = 5 * kSecond;  // As long for its answer.
+
+  struct Entry {
+    CommandId id{};
+    bool is_taken = false;
+    Tag user{};
+    TimeNs sent_at = 0;
+    Slice payload{};  // In the capsule.
+  };
+
+  void on_admin(const Completion& completion, TimeNs now, storage::InitiatorOutput& out);
+  void on_step(const Completion& completion, TimeNs now, storage::InitiatorOutput& out);
+  void on_io(const Completion& completion, storage::InitiatorOutput& out);
+  void take_capabilities(std::uint64_t capabilities, storage::InitiatorOutput& out);
+  void take_status(std::uint64_t status, TimeNs now, storage::InitiatorOutput& out);
+  void take_controller(storage::InitiatorOutput& out);
+  void take_space(storage::InitiatorOutput& out);
+  void begin_io(storage::InitiatorOutput& out);
+
+  void go(Step step, AdminCommand command, storage::InitiatorOutput& out);
+  void ask_for(Step step, Property property, storage::InitiatorOutput& out);
+  void set(Step step, std::uint64_t value, storage::InitiatorOutput& out);
+  void identify(Step step, IdentifyKind kind, std::uint32_t space, storage::InitiatorOutput& out);
+  AdminCommand connect_command(std::uint16_t queue, std::uint32_t commands);
+  void send_admin(storage::Channel channel, AdminCommand command, storage::InitiatorOutput& out);
+  void send_io(Entry& entry, const storage::DiskRequest& request, storage::InitiatorOutput& out);
+  void send_discard(const Entry& entry, const storage::DiskRequest& request,
+                    storage::InitiatorOutput& out);
+  ByteSpan add_to_arena(ByteSpan bytes);
+  DataDescriptor describe_scratch(std::uint32_t bytes) const;
+  Entry* take_entry(TimeNs now);
+  std::string words_of_connect(Status status) const;
+  void close(std::string words, bool is_final, storage::InitiatorOutput& out);
+
+  const Settings settings_;
+  const storage::PeerMemory scratch_;
+  Step step_ = Step::connect;
+  std::uint16_t controller_ = 0;
+  std::uint16_t entries_;
+  FoundController found_;
+  storage::DiskFacts known_;  // `facts_` when all is known.
+  std::vector<Entry> io_;     // By the command's id, modulo the count.
+  std::vector<std::uint16_t> free_;
+  std::uint16_t rounds_ = 0;
+  std::vector<std::byte> arena_;  // Capsules of this input.
+  std::optional<storage::DiskFacts> facts_;
+  std::optional<storage::Failure> failure_;
+  bool is_established_ = false, is_closing_ = false, is_asked_ = false, is_not_ready_ = false;
+  TimeNs began_ = 0, next_look_ = kNever, asked_at_ = 0;
+};
+
+/// What a completion's status says of its request: 0, or an errno value.
+int error_of(Status status);
+
+}  // namespace verbatim::ulp::nvmeof

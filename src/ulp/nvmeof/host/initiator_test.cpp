@@ -1,0 +1,198 @@
+#include "ulp/nvmeof/host/initiator.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace verbatim::ulp::nvmeof {
+namespace {
+
+using storage::Channel;
+using Kind = storage::DiskRequest::Kind;
+
+/// A host whose target is the test: each input's output as text, queue by queue.
+class Bench {
+  // The engine begins with it.
+  std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
+
+ public:
+  Bench()
+      : engine({.subsystem = "nqn.2026-01.test:s", .host = "nqn.2026-01.test:h", .entries = 4},
+               {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
+    engine.begin(0, out_);
+    printed();
+    engine.on_established(Channel{0}, {}, 0, out_);
+    connect = printed();
+  }
+  std::string in(Completion completion, Channel channel = Channel{0}) {
+    std::array<std::byte, Completion::kSize> bytes{};
+    encode(completion, bytes);
+    engine.on_message(channel, {.memory = {bytes.data(), Completion::kSize, {}}}, now, out_);
+    return printed();
+  }
+  std::string admin(std::uint64_t result, Status status = Status::success) {
+    return in({.result = result, .command = CommandId{1}, .status = status});
+  }
+  /// Of the last command of the I/O queue.
+  std::string answer(Status status = Status::success) {
+    return in({.command = command, .status = status}, Channel{1});
+  }
+  /// Through the login, for a disk of 1,000 blocks; commands take `capsule` bytes.
+  void log_in(std::uint32_t capsule = 4160) {
+    admin(1);                              // Connect
+    admin(std::uint64_t{1} << 37 | 0x7f);  // CAP
+    admin(0);                              // CC
+    admin(1);                              // CSTS
+    memory_[77] = std::byte{8};
+    store_le(&memory_[536], std::uint32_t{0x100005});
+    store_le(&memory_[520], std::uint16_t{0x0c});
+    store_le(&memory_[1792], capsule / 16);
+    admin(0);  // Identify
+    admin(0);  // Set Features
+    store_le(&memory_[0], std::uint64_t{1000});
+    memory_[130] = std::byte{9};
+    admin(0);
+    engine.on_established(Channel{1}, {}, now, out_);
+    printed();
+    in({}, Channel{1});
+    ASSERT_NE(engine.facts(), nullptr);
+  }
+  std::string ask(Kind kind, std::uint64_t offset, std::uint32_t bytes) {
+    const std::span data = std::span(memory_).subspan(storage::kScratchBytes);
+    EXPECT_TRUE(engine.on_request({.kind = kind,
+                                   .offset = offset,
+                                   .bytes = bytes,
+                                   .memory = {{data.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}},
+                                   .user = Tag{5}},
+                                  now, out_));
+    return printed();
+  }
+  std::string on_time(TimeNs time) {
+    now = time;
+    engine.on_time(now, out_);
+    return printed();
+  }
+
+  Initiator engine;
+  std::string connect;
+  CommandId command{};
+  TimeNs now = 0;
+
+ private:
+  std::string printed() {
+    std::string text;
+    const auto add = [&text](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
+    for (const auto& one : out_.connect)
+      add(fmt::format("connect {}", static_cast<unsigned>(one.channel)));
+    for (const auto& list : out_.work) {
+      for (const Work& work : list) {
+        if (const auto* const send = std::get_if<Send>(&work)) add(line(*send));
+        if (std::holds_alternative<Disconnect>(work))
+          add(engine.failure() == nullptr ? "end" : engine.failure()->words);
+      }
+    }
+    for (const storage::DiskAnswer& one : out_.answers)
+      add(fmt::format("answer {} error {}", raw(one.user), one.error));
+    out_.clear();
+    return text;
+  }
+  std::string line(const Send& send) {
+    const auto found = decode_command(send.header);
+    command = found->id;
+    std::string text = fmt::format("{:02x}", std::to_integer<unsigned>(send.header[0]));
+    const DataDescriptor& data = found->data;
+    if (data.kind == DataDescriptor::Kind::keyed)
+      text += fmt::format(" {} bytes key {:x}{}", data.bytes, raw(data.key),
+                          data.invalidates ? " invalidate" : "");
+    if (data.kind == DataDescriptor::Kind::in_capsule)
+      text += fmt::format(" {} in capsule", data.bytes);
+    for (const Slice& slice : send.payload) text += fmt::format(" with {}", slice.bytes);
+    if (send.header.size() > Command::kSize)
+      text += fmt::format(" and {}", send.header.size() - Command::kSize);
+    return text;
+  }
+
+  storage::InitiatorOutput out_;
+};
+
+TEST(NvmeHost, LogsIn) {
+  Bench bench;
+  EXPECT_EQ(bench.connect, "7f 1024 bytes key 77");  // SGL 0x40: a region's key stays.
+  EXPECT_EQ(bench.admin(1), "7f");
+  EXPECT_EQ(bench.admin(std::uint64_t{1} << 37 | 0x7f), "7f");
+  EXPECT_EQ(bench.admin(0), "7f");
+  EXPECT_EQ(bench.admin(0), "");  // Not ready.
+  EXPECT_EQ(bench.on_time(100 * kMillisecond), "7f");
+  EXPECT_EQ(bench.admin(1), "06 4096 bytes key 77");
+}
+
+TEST(NvmeHost, ReadsAndWrites) {
+  Bench bench;
+  bench.log_in();
+  EXPECT_EQ(bench.ask(Kind::read, 1024, 4096), "02 4096 bytes key 78");
+  EXPECT_EQ(bench.answer(), "answer 5 error 0");
+  EXPECT_EQ(bench.ask(Kind::write, 1024, 4096), "01 4096 in capsule with 4096");
+  EXPECT_EQ(bench.answer(Status::write_fault), fmt::format("answer 5 error {}", EIO));
+  EXPECT_EQ(bench.ask(Kind::write, 0, 8192), "01 8192 bytes key 78");
+  EXPECT_EQ(bench.answer(Status::capacity_exceeded), fmt::format("answer 5 error {}", ENOSPC));
+  EXPECT_EQ(bench.ask(Kind::flush, 0, 0), "00");
+  EXPECT_EQ(bench.answer(), "answer 5 error 0");
+  EXPECT_EQ(bench.ask(Kind::write_zeroes, 0, 8192), "08");
+  EXPECT_EQ(bench.answer(), "answer 5 error 0");
+  EXPECT_EQ(bench.ask(Kind::discard, 0, 8192), "09 16 in capsule and 16");
+  EXPECT_EQ(bench.answer(), "answer 5 error 0");
+  EXPECT_EQ(bench.answer().substr(0, 26), "the target answers command");  // Twice.
+}
+
+TEST(NvmeHost, WithoutDataInCapsules) {
+  Bench bench;
+  bench.log_in(64);
+  EXPECT_FALSE(bench.engine.facts()->can_discard);
+  EXPECT_EQ(bench.ask(Kind::write, 1024, 512), "01 512 bytes key 78");
+}
+
+TEST(NvmeHost, TheQueuesSizeIsKept) {
+  Bench bench;
+  bench.log_in();
+  for (int i = 0; i < 3; ++i) bench.ask(Kind::read, 0, 512);
+  storage::InitiatorOutput out;
+  EXPECT_FALSE(bench.engine.on_request({.kind = Kind::flush}, 0, out));
+}
+
+TEST(NvmeHost, RefusalsSayWhy) {
+  EXPECT_EQ(Bench().admin(0, Status::connect_invalid_host),
+            "this host is not admitted: nqn.2026-01.test:s must name nqn.2026-01.test:h");
+  EXPECT_EQ(Bench().admin(0, Status::connect_invalid_parameters),
+            "there is no such subsystem, or not for us: nqn.2026-01.test:s for nqn.2026-01.test:h");
+  Bench discovery;
+  discovery.admin(1);
+  EXPECT_EQ(discovery.admin(0x7f), "the controller has no NVM command set: it is for discovery");
+  Bench none;
+  for (const std::uint64_t result :
+       {std::uint64_t{1}, std::uint64_t{1} << 37 | 0x7f, std::uint64_t{0}, std::uint64_t{1}})
+    none.admin(result);
+  EXPECT_EQ(none.admin(0), "the target has no keyed SGLs, which RDMA needs");
+}
+
+TEST(NvmeHost, SilenceEndsTheSession) {
+  Bench bench;
+  bench.log_in();
+  EXPECT_EQ(bench.on_time(5 * kSecond), "18");
+  EXPECT_EQ(bench.in({.command = CommandId{2}}), "");
+  EXPECT_EQ(bench.on_time(10 * kSecond), "18");
+  EXPECT_EQ(bench.on_time(15 * kSecond), "the target does not answer Keep Alive within 5 s");
+  Bench never;
+  EXPECT_EQ(never.on_time(15 * kSecond), "the target does not finish the login within 15 s");
+}
+
+TEST(NvmeHost, LogsOut) {
+  Bench bench;
+  bench.log_in();
+  storage::InitiatorOutput out;
+  bench.engine.log_out(0, out);
+  EXPECT_EQ(bench.admin(0), "end, end");
+}
+
+}  // namespace
+}  // namespace verbatim::ulp::nvmeof

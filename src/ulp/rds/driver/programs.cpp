@@ -1,0 +1,342 @@
+#include "ulp/rds/driver/programs.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "service/folder.h"
+
+namespace verbatim::ulp::rds {
+namespace {
+
+using local::Head;
+
+constexpr std::size_t kSpare = local::kInlineBytesMax / kFragmentBytes;
+constexpr int kPacketsOfATurn = 64;
+/// Of one socket, in files that its program may not have read yet: sockets do not count them.
+constexpr std::uint64_t kFileBytesMax = 2 * kMessageBytesMax;
+
+union Beside {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+};
+
+SocketAddress from_local(const local::Address& address) {
+  return SocketAddress::from(&address.any, sizeof address).value_or(SocketAddress{});
+}
+
+/// A file with the pieces; invalid if there is no memory.
+UniqueFd file_with(std::span<const ByteSpan> pieces) {
+  UniqueFd file(memfd_create("verbatim-rds", MFD_CLOEXEC));
+  off_t at = 0;
+  for (const ByteSpan piece : pieces) {
+    for (std::size_t done = 0; file && done < piece.size();) {
+      const ssize_t written = pwrite(file.get(), piece.data() + done, piece.size() - done, at);
+      if (written <= 0) return {};
+      done += static_cast<std::size_t>(written);
+      at += written;
+    }
+  }
+  return file;
+}
+
+}  // namespace
+
+Programs::Programs(service::Loop& loop, FragmentPool& pool, std::string path)
+    : loop_(loop), pool_(pool), path_(std::move(path)) {}
+
+Result<std::unique_ptr<Programs>> Programs::create(service::Loop& loop, FragmentPool& pool,
+                                                   const std::string& path) {
+  std::unique_ptr<Programs> programs(new Programs(loop, pool, path));
+  if (auto opened = programs->open(); !opened) return std::unexpected(opened.error());
+  return programs;
+}
+
+Result<void> Programs::open() {
+  page_file_.reset(memfd_create("verbatim-rds-page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!page_file_ || ftruncate(page_file_.get(), sizeof *page_) != 0)
+    return refuse_errno("memfd_create");
+  void* const page =
+      mmap(nullptr, sizeof *page_, PROT_READ | PROT_WRITE, MAP_SHARED, page_file_.get(), 0);
+  if (page == MAP_FAILED) return refuse_errno("mmap");
+  page_ = static_cast<local::SharedPage*>(page);
+  fcntl(page_file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
+  auto listener = service::listen_at(path_);
+  if (!listener) return std::unexpected(listener.error());
+  listener_ = std::move(*listener);
+  return loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) { accept_all(); });
+}
+
+Programs::~Programs() {
+  while (!programs_.empty()) end(programs_.begin()->first);
+  if (listener_) {
+    loop_.unwatch(listener_.get());
+    unlink(path_.c_str());
+  }
+  if (page_ != nullptr) munmap(page_, sizeof *page_);
+  pool_.give_back(spare_);
+}
+
+void Programs::accept_all() {
+  for (;;) {
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd) return;
+    if (auto admitted = admit(std::move(fd)); !admitted)
+      log(LogLevel::warn, "a program's socket is refused: {}", admitted.error().text);
+  }
+}
+
+Result<void> Programs::admit(UniqueFd fd) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return refuse_errno("SO_PEERCRED");
+  if (peer.uid != geteuid()) return refuse(EPERM, "another user's program");
+  const SocketId id{++last_socket_};
+  if (auto opened = broker_->open(id); !opened) return opened;
+  auto program = std::make_unique<Program>();
+  program->socket = id;
+  program->fd = std::move(fd);
+  program->process = peer.pid;
+  auto watched =
+      loop_.watch(program->fd.get(), EPOLLIN, [this, id](std::uint32_t, TimeNs) { on_ready(id); });
+  if (!watched) {
+    broker_->close(id);
+    return watched;
+  }
+  programs_[id] = std::move(program);
+  return {};
+}
+
+void Programs::end(SocketId id) {
+  const auto found = programs_.find(id);
+  Program& program = *found->second;
+  loop_.unwatch(program.fd.get());
+  if (program.room) loop_.unwatch(program.room.get());
+  std::erase_if(waiters_, [id](const auto& one) { return one.second.socket == id; });
+  broker_->close(id);
+  programs_.erase(found);
+}
+
+int Programs::process_of(SocketId socket) const {
+  const auto found = programs_.find(socket);
+  return found == programs_.end() ? 0 : found->second->process;
+}
+
+void Programs::watch(Program& program) {
+  loop_.change(program.fd.get(), program.is_paused || is_starved_ ? 0u : EPOLLIN);
+}
+
+void Programs::pause(SocketId socket, bool is_paused) {
+  const auto found = programs_.find(socket);
+  if (found == programs_.end()) return;
+  found->second->is_paused = is_paused;
+  watch(*found->second);
+}
+
+void Programs::on_fragments() {
+  if (!is_starved_ || !pool_.has_room(kFragmentsMax)) return;
+  is_starved_ = false;
+  for (auto& [id, program] : programs_) watch(*program);
+}
+
+void Programs::on_ready(SocketId id) {
+  for (int i = 0; i < kPacketsOfATurn; ++i) {
+    const auto found = programs_.find(id);
+    if (found == programs_.end() || found->second->is_paused) return;
+    if (!fill_spare()) {
+      is_starved_ = true;
+      for (auto& [other, program] : programs_) watch(*program);
+      return;
+    }
+    if (!read_one(*found->second)) return;
+  }
+}
+
+/// Room for the longest message of either kind; false: programs wait.
+bool Programs::fill_spare() {
+  if (!pool_.has_room(kFragmentsMax + kSpare)) return false;
+  const std::size_t had = spare_.size();
+  if (had == kSpare) return true;
+  spare_.resize(kSpare);
+  return pool_.take(std::span(spare_).subspan(had));
+}
+
+/// Returns false if there was no packet.
+bool Programs::receive(Program& program, Packet& packet) {
+  std::array<iovec, kSpare + 1> pieces;
+  pieces[0] = {&packet.head, sizeof packet.head};
+  for (std::size_t i = 0; i < kSpare; ++i)
+    pieces[i + 1] = {spare_[i].data + Header::kSize, kFragmentBytes};
+  Beside beside;
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  message.msg_control = beside.bytes.data();
+  message.msg_controllen = beside.bytes.size();
+  const ssize_t got = recvmsg(program.fd.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (const cmsghdr* const header = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+      header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    packet.beside.reset(fd);
+  }
+  const bool is_ours = got >= static_cast<ssize_t>(sizeof packet.head) &&
+                       packet.head.magic == local::kMagic &&
+                       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (!is_ours) {
+    if (got > 0) log(LogLevel::warn, "process {} sent no packet of ours", program.process);
+    end(program.socket);
+    return false;
+  }
+  packet.bytes = static_cast<std::size_t>(got) - sizeof packet.head;
+  return true;
+}
+
+bool Programs::read_one(Program& program) {
+  Packet packet;
+  if (!receive(program, packet)) return false;
+  switch (packet.head.kind) {
+    case local::Kind::message:
+    case local::Kind::message_in_file:
+      on_message(program, packet);
+      return true;
+    case local::Kind::question:
+      on_question(program, packet);
+      return true;
+    default:
+      end(program.socket);
+      return false;
+  }
+}
+
+/// The message's fragments: those that it was received into, or new ones, filled from its file.
+Result<std::vector<Slice>> Programs::fragments_in(const Packet& packet) {
+  const std::uint32_t bytes = packet.head.bytes;
+  const bool in_file = packet.head.kind == local::Kind::message_in_file;
+  if (bytes > kMessageBytesMax || (!in_file && bytes != packet.bytes))
+    return refuse(EMSGSIZE, "a message of a wrong length");
+  std::vector<Slice> slices(fragments_of(bytes));
+  if (!in_file) {
+    std::copy_n(spare_.begin(), slices.size(), slices.begin());
+    spare_.erase(spare_.begin(), spare_.begin() + static_cast<std::ptrdiff_t>(slices.size()));
+  } else if (!pool_.take(slices)) {
+    return refuse(ENOBUFS, "no fragments");
+  }
+  std::array<iovec, kFragmentsMax> pieces;
+  for (std::uint32_t at = 0, i = 0; i < slices.size(); ++i) {
+    const std::uint32_t part = std::min(kFragmentBytes, bytes - at);
+    slices[i].bytes = static_cast<std::uint32_t>(Header::kSize) + part;
+    pieces[i] = {slices[i].data + Header::kSize, part};
+    at += part;
+  }
+  if (in_file && preadv(packet.beside.get(), pieces.data(), static_cast<int>(slices.size()), 0) !=
+                     static_cast<ssize_t>(bytes)) {
+    pool_.give_back(slices);
+    return refuse(EPROTO, "a file that is shorter than its message");
+  }
+  return slices;
+}
+
+/// What is wrong with a message was checked by the program's side; a program that does without
+/// loses the message.
+void Programs::on_message(Program& program, const Packet& packet) {
+  auto slices = fragments_in(packet);
+  const auto sent = slices ? broker_->send(program.socket, from_local(packet.head.address),
+                                           packet.head.bytes, std::move(*slices), loop_.now())
+                           : Result<void>(std::unexpected(slices.error()));
+  if (!sent) log(LogLevel::info, "process {}: {}", program.process, sent.error().text);
+}
+
+bool Programs::send(Program& program, const Head& head, std::span<const ByteSpan> pieces,
+                    int beside) {
+  std::array<iovec, kSpare + 2> all;
+  all[0] = {const_cast<Head*>(&head), sizeof head};
+  std::size_t count = 1;
+  for (const ByteSpan piece : pieces)
+    all[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+  Beside place;
+  msghdr message{};
+  message.msg_iov = all.data();
+  message.msg_iovlen = count;
+  if (beside >= 0) {
+    message.msg_control = place.bytes.data();
+    message.msg_controllen = place.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof beside);
+    std::memcpy(CMSG_DATA(header), &beside, sizeof beside);
+  }
+  // A program that has ended takes everything: its socket is closed by the next event.
+  return sendmsg(program.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+         (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
+}
+
+bool Programs::deliver(SocketId socket, const Delivery& delivery) {
+  const auto found = programs_.find(socket);
+  if (found == programs_.end()) return true;
+  Program& program = *found->second;
+  Head head{.kind = local::Kind::message, .bytes = delivery.bytes};
+  std::memcpy(&head.address, delivery.from.data(), delivery.from.size());
+  bool is_sent = false;
+  if (delivery.bytes <= local::kInlineBytesMax) {
+    is_sent = send(program, head, delivery.pieces, -1);
+  } else {
+    int unread = 0;
+    if (ioctl(program.fd.get(), SIOCOUTQ, &unread) == 0 && unread == 0) program.file_bytes = 0;
+    const bool has_room =
+        program.file_bytes == 0 || program.file_bytes + delivery.bytes <= kFileBytesMax;
+    const UniqueFd file = has_room ? file_with(delivery.pieces) : UniqueFd();
+    head.kind = local::Kind::message_in_file;
+    is_sent = file && send(program, head, {}, file.get());
+    if (is_sent) program.file_bytes += delivery.bytes;
+  }
+  if (!is_sent) wait_for_room(program);
+  return is_sent;
+}
+
+/// Each packet that the program reads is an event (edge-triggered), as long as messages wait.
+void Programs::wait_for_room(Program& program) {
+  if (program.room) return;
+  program.room.reset(fcntl(program.fd.get(), F_DUPFD_CLOEXEC, 0));
+  const SocketId id = program.socket;
+  const auto on_event = [this, id](std::uint32_t, TimeNs) {
+    broker_->on_room(id);
+    const auto found = programs_.find(id);
+    if (found == programs_.end()) return;
+    const Broker::Socket* const socket = broker_->find(id);
+    if (!socket->held.empty()) return;
+    loop_.unwatch(found->second->room.get());
+    found->second->room.reset();
+  };
+  if (!program.room || !loop_.watch(program.room.get(), EPOLLOUT | EPOLLET, on_event))
+    log(LogLevel::error, "no descriptor to wait for process {}", program.process);
+}
+
+void Programs::tell_congestion(SocketId socket, std::uint64_t ports) {
+  const auto found = programs_.find(socket);
+  if (found == programs_.end()) return;
+  // A program whose socket is full wakes up, too.
+  const bool is_told = broker_->find(socket)->monitors;
+  send(*found->second, {.kind = local::Kind::congestion, .option = is_told ? 1 : 0, .value = ports},
+       {}, -1);
+}
+
+void Programs::show_congestion(bool is_any) {
+  page_->is_congested.store(is_any ? 1 : 0, std::memory_order_relaxed);
+}
+
+}  // namespace verbatim::ulp::rds

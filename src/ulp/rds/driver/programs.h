@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/os/unique_fd.h"
+#include "service/loop.h"
+#include "ulp/rds/broker.h"
+#include "ulp/rds/driver/fragment_pool.h"
+#include "ulp/rds/local/protocol.h"
+
+namespace verbatim::ulp::rds {
+
+/// The sockets of programs: packets (local/protocol.h) to the broker's calls, and back.
+class Programs {
+ public:
+  /// All outlive it but the broker, which `serve` names. `path`: where programs connect.
+  static Result<std::unique_ptr<Programs>> create(service::Loop& loop, FragmentPool& pool,
+                                                  const std::string& path);
+  ~Programs();
+  Programs(const Programs&) = delete;
+  Programs& operator=(const Programs&) = delete;
+  void serve(Broker& broker) { broker_ = &broker; }
+  /// Addresses of the node, for `Ask::source_for`.
+  void set_addresses(std::vector<SocketAddress> addresses) { addresses_ = std::move(addresses); }
+
+  // The broker's `Outside`.
+  bool deliver(SocketId socket, const Delivery& delivery);
+  void tell_congestion(SocketId socket, std::uint64_t ports);
+  void let_send(std::uint64_t waiter);
+  void pause(SocketId socket, bool is_paused);
+  void show_congestion(bool is_any);
+
+  /// Fragments were given back: programs that waited for them go on.
+  void on_fragments();
+  std::size_t count() const { return programs_.size(); }
+  int process_of(SocketId socket) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Program {
+    SocketId socket{};
+    UniqueFd fd;
+    UniqueFd room;  // The same socket, watched for room; while the broker keeps messages for it.
+    int process = 0;
+    bool is_paused = false;
+    std::uint64_t file_bytes = 0;  // In files that it may not have read.
+  };
+  struct Waiter {
+    SocketId socket{};
+    UniqueFd answer;
+  };
+  /// A packet of a program.
+  struct Packet {
+    local::Head head;
+    std::size_t bytes = 0;  // After the head.
+    UniqueFd beside;
+  };
+  Programs(service::Loop& loop, FragmentPool& pool, std::string path);
+  Result<void> open();
+  void accept_all();
+  Result<void> admit(UniqueFd fd);
+  void on_ready(SocketId id);
+  bool read_one(Program& program);
+  bool fill_spare();
+  bool receive(Program& program, Packet& packet);
+  void on_message(Program& program, const Packet& packet);
+  Result<std::vector<Slice>> fragments_in(const Packet& packet);
+  void on_question(Program& program, Packet& packet);
+  Result<local::Answer> answer(Program& program, Packet& packet, std::vector<std::byte>& more);
+  Result<local::Answer> set_option(Program& program, const local::Head& head);
+  Result<local::Answer> get_option(Program& program, const local::Head& head);
+  void wait_for_room(Program& program);
+  void watch(Program& program);
+  void end(SocketId id);
+  bool send(Program& program, const local::Head& head, std::span<const ByteSpan> pieces,
+            int beside);
+
+  service::Loop& loop_;
+  FragmentPool& pool_;
+  const std::string path_;
+  Broker* broker_ = nullptr;
+  UniqueFd listener_;
+  UniqueFd page_file_;
+  local::SharedPage* page_ = nullptr;
+  std::uint32_t last_socket_ = 0;
+  std::uint64_t last_waiter_ = 0;
+  std::map<SocketId, std::unique_ptr<Program>> programs_;
+  std::map<std::uint64_t, Waiter> waiters_;
+  std::vector<SocketAddress> addresses_;
+  std::vector<Slice> spare_;  // The next message is received into them.
+  bool is_starved_ = false;
+};
+
+}  // namespace verbatim::ulp::rds

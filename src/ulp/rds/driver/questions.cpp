@@ -1,0 +1,181 @@
+// What programs ask of their sockets.
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+#include "ulp/rds/driver/info.h"
+#include "ulp/rds/driver/programs.h"
+
+namespace verbatim::ulp::rds {
+namespace {
+
+using local::Answer;
+using local::Ask;
+using local::Head;
+
+/// SOL_RDS's own.
+constexpr std::int32_t kCancelSentTo = 1;
+constexpr std::int32_t kReceiveErrors = 5, kCongestionMonitor = 6, kTransport = 8;
+constexpr std::uint64_t kOverInfiniband = 0;
+
+SocketAddress from_local(const local::Address& address) {
+  return SocketAddress::from(&address.any, sizeof address).value_or(SocketAddress{});
+}
+
+Result<Answer> named(const Result<SocketAddress>& address) {
+  if (!address) return std::unexpected(address.error());
+  Answer answer;
+  if (!address->empty()) std::memcpy(&answer.address, address->data(), address->size());
+  return answer;
+}
+
+Result<Answer> done(const Result<void>& result) {
+  if (!result) return std::unexpected(result.error());
+  return Answer{};
+}
+
+void put(int fd, const Answer& answer, ByteSpan more, int beside) {
+  union {
+    cmsghdr header;
+    std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+  } place;
+  std::array<iovec, 2> pieces{iovec{const_cast<Answer*>(&answer), sizeof answer},
+                              iovec{const_cast<std::byte*>(more.data()), more.size()}};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  if (beside >= 0) {
+    message.msg_control = place.bytes.data();
+    message.msg_controllen = place.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof beside);
+    std::memcpy(CMSG_DATA(header), &beside, sizeof beside);
+  }
+  // Who does not wait for the answer any more has none.
+  static_cast<void>(sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+}  // namespace
+
+void Programs::on_question(Program& program, Packet& packet) {
+  if (!packet.beside) return;
+  std::vector<std::byte> more;
+  const auto answered = answer(program, packet, more);
+  if (!answered && answered.error().code == EINPROGRESS) {
+    waiters_[last_waiter_] = {program.socket, std::move(packet.beside)};
+    return;
+  }
+  Answer told = answered.value_or(Answer{});
+  if (!answered) {
+    told.error = answered.error().code;
+    log(LogLevel::debug, "process {}: {}", program.process, answered.error().text);
+  }
+  const bool has_page = answered && packet.head.ask == Ask::shared_page;
+  put(packet.beside.get(), told, more, has_page ? page_file_.get() : -1);
+}
+
+void Programs::let_send(std::uint64_t waiter) {
+  const auto found = waiters_.extract(waiter);
+  if (!found.empty()) put(found.mapped().answer.get(), Answer{}, {}, -1);
+}
+
+Result<Answer> Programs::answer(Program& program, Packet& packet, std::vector<std::byte>& more) {
+  const Head& head = packet.head;
+  const SocketId id = program.socket;
+  const SocketAddress address = from_local(head.address);
+  Broker::Socket& socket = *broker_->find(id);
+  switch (head.ask) {
+    case Ask::bind:
+      return named(broker_->bind(id, address));
+    case Ask::connect:
+      return done(broker_->connect(id, address));
+    case Ask::own_name:
+      return named(socket.own);
+    case Ask::peer_name:
+      if (socket.peer.empty()) return refuse(ENOTCONN, "not connected");
+      return named(socket.peer);
+    case Ask::may_send:
+      return done(broker_->may_send(id, address, head.value == 0 ? 0 : ++last_waiter_));
+    case Ask::set_option:
+      return set_option(program, head);
+    case Ask::get_option:
+      return get_option(program, head);
+    case Ask::shared_page:
+      return Answer{};
+    case Ask::info: {
+      const auto lists = info_of(head.option, *broker_);
+      if (!lists) return std::unexpected(lists.error());
+      more = lists->bytes;
+      if (more.size() > local::kAnswerBytesMax) more.resize(local::kAnswerBytesMax);
+      return Answer{.value = lists->each};
+    }
+    case Ask::source_for:
+      for (const SocketAddress& own : addresses_) {
+        if (own.family() == address.family()) return named(own);
+      }
+      return refuse(EADDRNOTAVAIL, "the node has no address of this family");
+  }
+  return refuse(EINVAL, "no such question");
+}
+
+Result<Answer> Programs::set_option(Program& program, const Head& head) {
+  constexpr std::uint32_t kLeastBuffer = 4096;
+  Broker::Socket& socket = *broker_->find(program.socket);
+  const auto buffer = [&] {
+    const std::uint64_t most = 8 * kMessageBytesMax;
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(head.value, kLeastBuffer, most));
+  };
+  switch (head.option) {
+    case local::kSendBuffer:
+      socket.send_limit = buffer();
+      return Answer{};
+    case local::kReceiveBuffer:
+      socket.receive_limit = buffer();
+      return Answer{};
+    case local::kTypeOfService:
+      // Sequences are of a connection: messages that wait keep theirs.
+      socket.tos = static_cast<std::uint8_t>(head.value);
+      return Answer{};
+    case kCancelSentTo:
+      broker_->cancel(program.socket, from_local(head.address));
+      return Answer{};
+    case kReceiveErrors:
+      return Answer{};
+    case kCongestionMonitor:
+      socket.monitors = head.value != 0;
+      socket.refused_ports = 0;
+      return Answer{};
+    case kTransport:
+      if (!socket.own.empty()) return refuse(EOPNOTSUPP, "the socket is bound already");
+      if (head.value != kOverInfiniband)
+        return refuse(ENOPROTOOPT, "RDS_TRANS_IB is the only transport");
+      return Answer{};
+    default:
+      return refuse(ENOPROTOOPT, "no such option");
+  }
+}
+
+Result<Answer> Programs::get_option(Program& program, const Head& head) {
+  const Broker::Socket& socket = *broker_->find(program.socket);
+  switch (head.option) {
+    case local::kSendBuffer:
+      return Answer{.value = socket.send_limit};
+    case local::kReceiveBuffer:
+      return Answer{.value = socket.receive_limit};
+    case local::kTypeOfService:
+      return Answer{.value = socket.tos};
+    case kTransport:
+      // RDS_TRANS_NONE before it is bound, as in Linux.
+      return Answer{.value = socket.own.empty() ? ~std::uint32_t{0} : kOverInfiniband};
+    default:
+      return refuse(ENOPROTOOPT, "no such option");
+  }
+}
+
+}  // namespace verbatim::ulp::rds

@@ -1,0 +1,244 @@
+#include "ulp/rds/local/client.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace verbatim::ulp::rds::local {
+namespace {
+
+constexpr std::size_t kPiecesMax = 1024;  // IOV_MAX
+
+/// One descriptor beside a packet.
+union Beside {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+};
+
+int fail(int error) {
+  errno = error;
+  return -1;
+}
+
+void put_beside(msghdr& message, Beside& beside, int fd) {
+  message.msg_control = beside.bytes.data();
+  message.msg_controllen = beside.bytes.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+}
+
+int taken_beside(msghdr& message) {
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+std::size_t total(const iovec* pieces, std::size_t count) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
+  return bytes;
+}
+
+/// A file with the message. The caller closes it.
+int file_of(const iovec* pieces, std::size_t count) {
+  const int fd = memfd_create("verbatim-rds", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  off_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t done = 0; done < pieces[i].iov_len;) {
+      const ssize_t written = pwrite(fd, static_cast<const char*>(pieces[i].iov_base) + done,
+                                     pieces[i].iov_len - done, at);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return calls().close(fd), fail(errno == EFAULT ? EFAULT : ENOBUFS);
+      done += static_cast<std::size_t>(written);
+      at += written;
+    }
+  }
+  return fd;
+}
+
+/// Fills the pieces from the file. Returns the bytes.
+ssize_t read_file(int file, const iovec* pieces, std::size_t count) {
+  off_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t done = 0; done < pieces[i].iov_len;) {
+      const ssize_t got =
+          pread(file, static_cast<char*>(pieces[i].iov_base) + done, pieces[i].iov_len - done, at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return -1;
+      if (got == 0) return at;
+      done += static_cast<std::size_t>(got);
+      at += got;
+    }
+  }
+  return at;
+}
+
+int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count, int beside, int flags) {
+  std::array<iovec, kPiecesMax + 1> all;
+  all[0] = {&head, sizeof head};
+  std::copy_n(pieces, count, all.begin() + 1);
+  Beside place;
+  msghdr message{};
+  message.msg_iov = all.data();
+  message.msg_iovlen = count + 1;
+  if (beside >= 0) put_beside(message, place, beside);
+  const ssize_t sent = calls().sendmsg(fd, &message, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
+  if (sent >= 0) return 0;
+  // The broker has ended.
+  return fail(errno == EPIPE || errno == ECONNRESET ? ENETDOWN : errno);
+}
+
+}  // namespace
+
+Calls& calls() {
+  static Calls all{.close = ::close};
+  return all;
+}
+
+int open_socket(const std::string& path, int flags) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof address.sun_path) return fail(ENAMETOOLONG);
+  path.copy(address.sun_path, path.size());
+  const int fd = calls().socket(AF_UNIX, SOCK_SEQPACKET | (flags & SOCK_CLOEXEC), 0);
+  if (fd < 0) return -1;
+  if (calls().connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    calls().close(fd);
+    return fail(EPROTONOSUPPORT);
+  }
+  if ((flags & SOCK_NONBLOCK) != 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return fd;
+}
+
+bool is_socket(int fd, const std::string& path) {
+  sockaddr_un address{};
+  socklen_t length = sizeof address;
+  if (::syscall(SYS_getpeername, fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return false;
+  return address.sun_family == AF_UNIX && path == address.sun_path;
+}
+
+ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, void* out,
+            std::size_t room, int* descriptor) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  Head head = question;
+  head.kind = Kind::question;
+  const iovec piece{const_cast<void*>(value), head.bytes};
+  const int sent = send_packet(fd, head, &piece, 1, ends[1], 0);
+  calls().close(ends[1]);
+  ssize_t got = -1;
+  if (sent == 0) {
+    std::array<iovec, 2> pieces{iovec{&answer, sizeof answer}, iovec{out, room}};
+    Beside place;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    message.msg_control = place.bytes.data();
+    message.msg_controllen = place.bytes.size();
+    // A signal breaks it off, as it does a blocking send.
+    got = calls().recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC);
+    const int beside = got > 0 ? taken_beside(message) : -1;
+    if (descriptor != nullptr) {
+      *descriptor = beside;
+    } else if (beside >= 0) {
+      calls().close(beside);
+    }
+  }
+  const int error = errno;
+  calls().close(ends[0]);
+  if (sent != 0 || got < 0) return fail(error);
+  if (got < static_cast<ssize_t>(sizeof answer) || answer.magic != kMagic) return fail(ENETDOWN);
+  if (answer.error != 0) return fail(answer.error);
+  return got - static_cast<ssize_t>(sizeof answer);
+}
+
+ssize_t ask(int fd, Ask what, Answer& answer) { return ask(fd, {.ask = what}, nullptr, answer); }
+
+bool to_address(const sockaddr* from, socklen_t length, Address& to) {
+  const socklen_t least = from->sa_family == AF_INET6 ? sizeof to.ipv6 : sizeof to.ipv4;
+  if (length < sizeof from->sa_family || length < least ||
+      (from->sa_family != AF_INET && from->sa_family != AF_INET6)) {
+    errno = EINVAL;
+    return false;
+  }
+  std::memcpy(&to, from, least);
+  return true;
+}
+
+socklen_t length_of(const Address& address) {
+  return address.any.sa_family == AF_INET6 ? sizeof address.ipv6 : sizeof address.ipv4;
+}
+
+void copy_name(const Address& from, sockaddr* to, socklen_t* length) {
+  const socklen_t whole = length_of(from);
+  std::memcpy(to, &from, std::min(whole, *length));
+  *length = whole;
+}
+
+ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, int flags) {
+  if (count > kPiecesMax) return fail(EMSGSIZE);
+  const std::size_t bytes = total(pieces, count);
+  Head head{.kind = Kind::message, .bytes = static_cast<std::uint32_t>(bytes), .address = to};
+  int result = 0;
+  if (bytes <= kInlineBytesMax) {
+    result = send_packet(fd, head, pieces, count, -1, flags);
+  } else {
+    const int file = file_of(pieces, count);
+    if (file < 0) return -1;
+    head.kind = Kind::message_in_file;
+    result = send_packet(fd, head, nullptr, 0, file, flags);
+    const int error = errno;
+    calls().close(file);
+    errno = error;
+  }
+  return result == 0 ? static_cast<ssize_t>(bytes) : -1;
+}
+
+ssize_t receive(int fd, const iovec* pieces, std::size_t count, int flags, Received& received) {
+  if (count > kPiecesMax) return fail(EMSGSIZE);
+  std::array<iovec, kPiecesMax + 1> all;
+  all[0] = {&received.head, sizeof received.head};
+  std::copy_n(pieces, count, all.begin() + 1);
+  Beside place;
+  msghdr message{};
+  message.msg_iov = all.data();
+  message.msg_iovlen = count + 1;
+  message.msg_control = place.bytes.data();
+  message.msg_controllen = place.bytes.size();
+  constexpr int kPassed = MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL;
+  const ssize_t got = calls().recvmsg(fd, &message, (flags & kPassed) | MSG_CMSG_CLOEXEC);
+  if (got < 0) return -1;
+  const int file = taken_beside(message);
+  const Head& head = received.head;
+  if (got < static_cast<ssize_t>(sizeof head) || head.magic != kMagic) {
+    if (file >= 0) calls().close(file);
+    return fail(ENETDOWN);
+  }
+  ssize_t copied = got - static_cast<ssize_t>(sizeof head);
+  if (file >= 0) {
+    copied = read_file(file, pieces, count);
+    const int error = errno;
+    calls().close(file);
+    errno = error;
+    if (copied < 0) return -1;
+  }
+  if (head.kind == Kind::congestion) return 0;
+  received.is_cut = static_cast<std::size_t>(copied) < head.bytes;
+  return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(head.bytes) : copied;
+}
+
+}  // namespace verbatim::ulp::rds::local

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "ulp/rds/local/protocol.h"
+
+/// A program's side. C calls: -1 and errno. Only libc is called, by the functions of `Calls`: the
+/// preload's own would come back here.
+namespace verbatim::ulp::rds::local {
+
+struct Calls {
+  int (*socket)(int, int, int) = ::socket;
+  int (*connect)(int, const sockaddr*, socklen_t) = ::connect;
+  ssize_t (*sendmsg)(int, const msghdr*, int) = ::sendmsg;
+  ssize_t (*recvmsg)(int, msghdr*, int) = ::recvmsg;
+  int (*close)(int);
+};
+Calls& calls();
+
+/// A new RDS socket: connected to the broker at `path`. `flags`: SOCK_NONBLOCK, SOCK_CLOEXEC.
+int open_socket(const std::string& path, int flags);
+/// Returns true if the descriptor is one of a broker at `path`.
+bool is_socket(int fd, const std::string& path);
+
+/// A question and its answer. `out`, `room`: what follows the answer; returns how many bytes
+/// followed. `descriptor`: one that came beside it, or -1.
+ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, void* out = nullptr,
+            std::size_t room = 0, int* descriptor = nullptr);
+ssize_t ask(int fd, Ask what, Answer& answer);
+
+/// AF_INET and AF_INET6 alone; EINVAL.
+bool to_address(const sockaddr* from, socklen_t length, Address& to);
+socklen_t length_of(const Address& address);
+/// As the kernel copies names: cut to the room, the whole length told.
+void copy_name(const Address& from, sockaddr* to, socklen_t* length);
+
+/// `message`: as the program gives it, without flags. `to`: none (family 0) for the peer.
+ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, int flags);
+
+struct Received {
+  Head head;
+  bool is_cut = false;  // The message was longer than its room.
+};
+/// One packet; EOF is ENETDOWN. Returns the bytes that were copied, or, with MSG_TRUNC, the length.
+ssize_t receive(int fd, const iovec* pieces, std::size_t count, int flags, Received& received);
+
+}  // namespace verbatim::ulp::rds::local

@@ -1,0 +1,13 @@
+#include "ulp/rpcrdma/connection.h"
+
+#include <algorithm>
+
+namespace verbatim::ulp::rpcrdma {
+
+InlineLimits limits_with(const std::optional<ConnectionFacts>& peer) {
+  const ConnectionFacts facts = peer.value_or(ConnectionFacts{});
+  return {.send = std::min(kInlineBytes, facts.receive_bytes),
+          .receive = std::min(kInlineBytes, facts.send_bytes)};
+}
+
+}  // namespace verbatim::ulp::rpcrdma

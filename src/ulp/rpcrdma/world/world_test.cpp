@@ -1,0 +1,31 @@
+#include <gtest/gtest.h>
+
+#include "ulp/rpcrdma/world/world_for_test.h"
+
+namespace verbatim::ulp::rpcrdma {
+namespace {
+
+void expect_transparent(const World::Options& options, std::uint64_t seeds, int calls) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    World world(seed, options);
+    world.run(calls);
+    EXPECT_EQ(world.finish(), std::vector<std::string>{}) << "seed " << seed;
+    EXPECT_GT(world.moved(), 0u);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(RpcRdmaWorld, WhatOneEndSaysIsWhatTheOtherHears) { expect_transparent({}, 40, 150); }
+
+TEST(RpcRdmaWorld, WithMemoryForFewCallsAtATime) {
+  expect_transparent({.large_pieces = 2 * kPiecesMax}, 20, 100);
+}
+
+TEST(RpcRdmaWorld, WithPeersThatSendAndReceiveTheLeast) {
+  expect_transparent({.limits = {.send = 1024, .receive = 1024}}, 20, 100);
+}
+
+TEST(RpcRdmaWorld, WithConnectionsThatEndAtAnyTime) { expect_transparent({.cut = 0.01}, 30, 100); }
+
+}  // namespace
+}  // namespace verbatim::ulp::rpcrdma

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "ulp/scsi/sense.h"
+#include "ulp/storage/initiator.h"
+
+/// A logical unit as an initiator sees it, for iSER and SRP: what to ask it at first, and a disk's
+/// requests as commands.
+namespace verbatim::ulp::scsi {
+
+enum class DataDirection : std::uint8_t { none, to_target, from_target };
+
+/// A command with one piece of data.
+struct DiskCommand {
+  std::array<std::byte, 16> cdb{};
+  DataDirection direction = DataDirection::none;
+  std::uint32_t data_bytes = 0;
+  /// The data of `discard` and `write_zeroes`: one block of zeroes, which is the engine's.
+  bool is_zero_block = false;
+};
+
+/// READ, WRITE, SYNCHRONIZE CACHE and WRITE SAME, all of 16 bytes.
+DiskCommand command_of(const storage::DiskRequest& request, const storage::DiskFacts& facts);
+
+/// What a response says of its request: 0, or an errno value, with EAGAIN as in `DiskAnswer`.
+/// `sense`: in either of its two forms; empty: there is none.
+int error_of(Status status, ByteSpan sense);
+/// "status 0x02, sense 3/1100", for refusals.
+std::string words_of(Status status, ByteSpan sense);
+
+/// Asks a unit what it is, one command after the other.
+class DiskProbe {
+ public:
+  static constexpr std::uint32_t kDataBytesMax = 255;
+
+  /// The command that is next, and stays so until `on_answer`. None: it is over.
+  std::optional<DiskCommand> command() const;
+  /// Its end, with the bytes that have come.
+  void on_answer(Status status, ByteSpan sense, ByteSpan data);
+
+  /// Null until it is over. `requests_max` is not the unit's, but the session's.
+  const storage::DiskFacts* facts() const { return step_ == Step::done ? &facts_ : nullptr; }
+  /// Null: it has not failed.
+  const storage::Failure* failure() const { return failure_ ? &*failure_ : nullptr; }
+
+ private:
+  enum class Step : std::uint8_t { ready, identity, capacity, limits, provisioning, mode, done };
+  static constexpr int kTries = 20;  // A unit tells one unit attention a command.
+
+  void take(ByteSpan data);
+  void take_identity(ByteSpan data);
+  void take_capacity(ByteSpan data);
+  void take_limits(ByteSpan data);
+  void fail(std::string words, bool is_final) { failure_ = {std::move(words), is_final}; }
+
+  Step step_ = Step::ready;
+  int tries_ = 0;
+  storage::DiskFacts facts_;
+  std::optional<storage::Failure> failure_;
+};
+
+}  // namespace verbatim::ulp::scsi

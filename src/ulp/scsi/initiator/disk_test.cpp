@@ -1,0 +1,129 @@
+#include "ulp/scsi/initiator/disk.h"
+
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+#include "ulp/scsi/unit_bench_for_test.h"
+
+namespace verbatim::ulp::scsi {
+namespace {
+
+using Kind = storage::DiskRequest::Kind;
+
+TEST(ScsiDisk, RequestsAreCommandsOf16Bytes) {
+  const storage::DiskFacts facts{.bytes = 1 << 30,
+                                 .block_bytes = 512,
+                                 .can_discard = true,
+                                 .can_write_zeroes = true,
+                                 .can_write_stable = true};
+  const auto hex = [&](storage::DiskRequest request) {
+    const DiskCommand command = command_of(request, facts);
+    return fmt::format("{} {}", hex_of(command.cdb), command.data_bytes);
+  };
+  EXPECT_EQ(hex({.kind = Kind::read, .offset = 4096, .bytes = 1024}),
+            "88000000000000000008000000020000 1024");
+  EXPECT_EQ(hex({.kind = Kind::write, .offset = 512, .bytes = 512}),
+            "8a000000000000000001000000010000 512");
+  EXPECT_EQ(hex({.kind = Kind::write, .offset = 512, .bytes = 512, .is_stable = true}),
+            "8a080000000000000001000000010000 512");
+  EXPECT_EQ(hex({.kind = Kind::flush}), "91000000000000000000000000000000 0");
+  EXPECT_EQ(hex({.kind = Kind::discard, .offset = 512, .bytes = 1 << 20}),
+            "93080000000000000001000008000000 512");
+  EXPECT_EQ(hex({.kind = Kind::write_zeroes, .offset = 512, .bytes = 512}),
+            "93000000000000000001000000010000 512");
+  EXPECT_EQ(hex({.kind = Kind::write_zeroes, .bytes = 512, .may_discard = true}),
+            "93080000000000000000000000010000 512");
+}
+
+TEST(ScsiDisk, ErrorsAreErrnoValues) {
+  const auto error = [](const Sense& sense, SenseFormat format) {
+    const SenseBytes bytes = encode(sense, format);
+    return error_of(Status::check_condition, {bytes.begin(), bytes.size()});
+  };
+  for (const SenseFormat form : {SenseFormat::fixed, SenseFormat::descriptor}) {
+    EXPECT_EQ(error({SenseKey::medium_error, SenseCode::unrecovered_read_error, {}, {}}, form),
+              EIO);
+    EXPECT_EQ(error({SenseKey::unit_attention, SenseCode::power_on_or_reset, {}, {}}, form),
+              EAGAIN);
+    EXPECT_EQ(error(write_protected(), form), EROFS);
+    EXPECT_EQ(error({SenseKey::data_protect, SenseCode::space_allocation_failed, {}, {}}, form),
+              ENOSPC);
+    EXPECT_EQ(error(illegal_request(SenseCode::block_address_out_of_range), form), EINVAL);
+    EXPECT_EQ(error(illegal_request(SenseCode::invalid_operation_code), form), EOPNOTSUPP);
+  }
+  EXPECT_EQ(error_of(Status::good, {}), 0);
+  EXPECT_EQ(error_of(Status::busy, {}), EAGAIN);
+  EXPECT_EQ(error_of(Status::reservation_conflict, {}), EPERM);
+  EXPECT_EQ(error_of(Status::check_condition, {}), EIO);
+  EXPECT_EQ(error_of(Status{0x77}, {}), EIO);
+}
+
+/// A unit of ours, asked as a session would.
+storage::DiskFacts facts_of(const UnitSettings& settings) {
+  LogicalUnit unit(storage::UnitId{1}, {.serial = "42"}, settings);
+  unit.on_login(NexusId{0});
+  const Port port;
+  const Lun lun{};
+  DiskProbe probe;
+  for (int i = 0; i < 40; ++i) {
+    const auto command = probe.command();
+    if (!command) break;
+    std::vector<std::byte> reply(LogicalUnit::kMemoryBytes);
+    const Plan plan = unit.plan({.nexus = NexusId{0},
+                                 .port = &port,
+                                 .cdb = command->cdb,
+                                 .luns = {&lun, 1},
+                                 .data_in_bytes = command->data_bytes},
+                                reply);
+    const auto& answer = std::get<Answer>(plan.step);
+    const SenseBytes sense =
+        answer.sense ? encode(*answer.sense, SenseFormat::fixed) : SenseBytes{};
+    probe.on_answer(answer.status, {sense.begin(), sense.size()}, answer.data);
+  }
+  return probe.facts() == nullptr ? storage::DiskFacts{} : *probe.facts();
+}
+
+TEST(ScsiDisk, ProbeOfOurOwnUnit) {
+  const storage::DiskFacts plain = facts_of(captured());
+  EXPECT_EQ(plain.bytes, 32768u * 512);
+  EXPECT_EQ(plain.block_bytes, 512u);
+  EXPECT_EQ(plain.name, "LIO-ORG FILEIO 4.0");
+  EXPECT_TRUE(plain.can_write_zeroes);
+  EXPECT_FALSE(plain.can_discard || plain.is_read_only || plain.can_write_stable);
+  EXPECT_EQ(plain.transfer_bytes_max, 16384u * 512);
+
+  UnitSettings settings = with_all();
+  settings.block_bytes = 4096;
+  settings.is_read_only = true;
+  const storage::DiskFacts all = facts_of(settings);
+  EXPECT_EQ(all.bytes, 4096000u);
+  EXPECT_EQ(all.clear_bytes_max, 64u * 4096);
+  EXPECT_TRUE(all.can_discard && all.is_read_only && all.can_write_stable);
+}
+
+TEST(ScsiDisk, WhatIsNoDisk) {
+  DiskProbe probe;
+  probe.on_answer(Status::good, {}, {});
+  std::vector<std::byte> data(36);
+  data[0] = std::byte{0x7f};
+  probe.on_answer(Status::good, {}, data);
+  ASSERT_NE(probe.failure(), nullptr);
+  EXPECT_EQ(probe.failure()->words, "the target has no unit of this number");
+  EXPECT_TRUE(probe.failure()->is_final);
+  EXPECT_FALSE(probe.command());
+
+  DiskProbe unknown;
+  const SenseBytes sense =
+      encode(illegal_request(SenseCode::unit_not_supported), SenseFormat::fixed);
+  unknown.on_answer(Status::check_condition, {sense.begin(), sense.size()}, {});
+  EXPECT_EQ(unknown.failure()->words, "the target has no unit of this number");
+
+  DiskProbe busy;  // For ever.
+  for (int i = 0; i < 30 && busy.command(); ++i) busy.on_answer(Status::busy, {}, {});
+  ASSERT_NE(busy.failure(), nullptr);
+  EXPECT_FALSE(busy.failure()->is_final);
+}
+
+}  // namespace
+}  // namespace verbatim::ulp::scsi

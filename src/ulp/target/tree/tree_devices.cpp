@@ -1,0 +1,156 @@
+#include "ulp/target/tree/tree_devices.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "ulp/backstore/ram_store.h"
+#include "ulp/target_tree/parsers.h"
+
+namespace verbatim::ulp::target {
+namespace {
+
+using target_tree::Node;
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint32_t kTransferBlocksMax = 16384;  // Of 512 bytes: as much as a store lends.
+
+bool is_device(const Node& node) { return node.find("control") >= 0; }
+
+scsi::Identity identity_of(const Node& device) {
+  const Node& wwn = *device.child("wwn");
+  return {.vendor = text_of(wwn, "vendor_id"),
+          .product = text_of(wwn, "product_id"),
+          .revision = text_of(wwn, "revision"),
+          .serial = text_of(wwn, "vpd_unit_serial"),
+          .company_id = target_tree::number_of(text_of(wwn, "company_id")).value_or(0)};
+}
+
+scsi::UnitSettings settings_of(const Node& device, const backstore::Geometry& geometry,
+                               bool may_write) {
+  const Node& attributes = *device.child("attrib");
+  const auto number = [&](std::string_view name) {
+    return static_cast<std::uint32_t>(number_of(attributes, name));
+  };
+  scsi::UnitSettings settings;
+  settings.block_bytes = std::max(number("block_size"), 512u);
+  settings.blocks = geometry.bytes / settings.block_bytes;
+  settings.is_read_only = geometry.is_read_only || !may_write;
+  settings.has_write_cache = attributes.is_set("emulate_write_cache");
+  settings.is_rotational = !attributes.is_set("is_nonrot");
+  settings.can_unmap = attributes.is_set("emulate_tpu");
+  settings.can_unmap_by_write_same = attributes.is_set("emulate_tpws");
+  settings.unmap_zeroes = attributes.is_set("unmap_zeroes_data");
+  settings.can_compare_and_write = attributes.is_set("emulate_caw");
+  settings.tells_aborted = attributes.is_set("emulate_tas");
+  const std::uint32_t blocks_max = kTransferBlocksMax * 512 / settings.block_bytes;
+  settings.transfer_blocks_max = std::min(number("hw_max_sectors"), blocks_max);
+  settings.transfer_blocks_best = std::min(number("optimal_sectors"), blocks_max);
+  settings.unmap_blocks_max = number("max_unmap_lba_count");
+  settings.unmap_ranges_max = std::min(number("max_unmap_block_desc_count"), 255u);
+  settings.unmap_granularity = number("unmap_granularity");
+  settings.unmap_alignment = number("unmap_granularity_alignment");
+  settings.write_same_blocks_max = number("max_write_same_len");
+  settings.ports = {1};
+  return settings;
+}
+
+}  // namespace
+
+std::string text_of(const Node& directory, std::string_view attribute) {
+  const std::string_view text = target_tree::trimmed(directory.value(attribute));
+  return text == "NULL" ? std::string() : std::string(text);
+}
+
+std::uint64_t number_of(const Node& directory, std::string_view attribute) {
+  const std::string text = text_of(directory, attribute);
+  return text.find_first_not_of("0123456789") == std::string::npos && !text.empty() &&
+                 text.size() < 20
+             ? std::stoull(text)
+             : 0;
+}
+
+const TreeDevices::Device* TreeDevices::find(const Node& directory) const {
+  const auto found = devices_.find(directory.path());
+  return found == devices_.end() ? nullptr : &found->second;
+}
+
+int TreeDevices::keep(const Node& directory, Result<std::unique_ptr<backstore::Store>> store) {
+  if (!store) {
+    log(LogLevel::info, "{}: {}", directory.path(), store.error().text);
+    return store.error().code;
+  }
+  const storage::UnitId unit = runner_.add(**store);
+  devices_[directory.path()] = {.store = std::move(*store), .unit = unit};
+  return 0;
+}
+
+int TreeDevices::open_file(const Node& directory, const std::string& file,
+                           const backstore::FileStore::Options& options) {
+  if (buffers_ == nullptr) {
+    auto buffers = backstore::FileBuffers::create(device_);
+    if (!buffers) return buffers.error().code;
+    buffers_ = std::move(*buffers);
+  }
+  return keep(directory, backstore::FileStore::open(*buffers_, file, options));
+}
+
+int TreeDevices::open(const Node& device) {
+  if (device.find("rd_pages") < 0)
+    return open_file(device, device.value("fd_dev_name"),
+                     {.bytes = number_of(device, "fd_dev_size"),
+                      .is_synchronous = !device.is_set("fd_buffered_io")});
+  const std::uint64_t bytes = number_of(device, "rd_pages") * kPageBytes;
+  return keep(device, backstore::RamStore::create(device_, bytes, 512));
+}
+
+int TreeDevices::on_write(const Node& directory, std::string_view attribute,
+                          std::string_view value) {
+  return is_device(directory) && attribute == "enable" && value == "1" ? open(directory) : 0;
+}
+
+int TreeDevices::on_remove(const Node& directory) {
+  if (is_device(directory)) close(directory);
+  return 0;
+}
+
+void TreeDevices::close(const Node& directory) {
+  const std::string path = directory.path();
+  const auto found = devices_.find(path);
+  if (found == devices_.end()) return;
+  for (auto at = units_.begin(); at != units_.end();) {
+    if (at->first.device == path) old_units_.push_back(std::move(at->second));
+    at = at->first.device == path ? units_.erase(at) : std::next(at);
+  }
+  runner_.retire(found->second.unit);
+  old_devices_.push_back(std::move(found->second));
+  devices_.erase(found);
+  looks_at_ = 0;
+}
+
+scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol, bool may_write) {
+  const Device* const found = find(device);
+  if (found == nullptr) return nullptr;
+  auto identity = identity_of(device);
+  auto settings = settings_of(device, found->store->geometry(), may_write);
+  Unit& unit = units_[{device.path(), protocol, may_write}];
+  if (unit.unit != nullptr && (unit.identity != identity || unit.settings != settings))
+    old_units_.push_back(std::exchange(unit, {}));
+  if (unit.unit == nullptr)
+    unit = {std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings), identity,
+            settings};
+  return unit.unit.get();
+}
+
+void TreeDevices::collect() {
+  std::erase_if(old_devices_, [this](const Device& one) { return !runner_.is_used(one.unit); });
+  if (runner_.session_count() == 0) old_units_.clear();
+}
+
+void TreeDevices::on_time(TimeNs now) {
+  collect();
+  looks_at_ = old_devices_.empty() ? kNever : now + kLookStep;
+}
+
+}  // namespace verbatim::ulp::target

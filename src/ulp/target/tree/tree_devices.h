@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "service/loop.h"
+#include "ulp/backstore/file_store.h"
+#include "ulp/scsi/logical_unit.h"
+#include "ulp/target/runner.h"
+#include "ulp/target/tree/tree_part.h"
+
+namespace verbatim::ulp::target {
+
+/// What the tree's devices keep their blocks in: devices of core/, and files of namespaces. What is
+/// removed stays until no session uses it.
+class TreeDevices final : public TreePart, public service::Source {
+ public:
+  TreeDevices(Runner& runner, const rdma::Device& device) : runner_(runner), device_(device) {}
+
+  /// What a directory of the tree has once it is enabled.
+  struct Device {
+    std::unique_ptr<backstore::Store> store;
+    storage::UnitId unit{};
+  };
+  /// Null: it has none.
+  const Device* find(const target_tree::Node& directory) const;
+  /// An errno value: of opening the file.
+  int open_file(const target_tree::Node& directory, const std::string& file,
+                const backstore::FileStore::Options& options);
+  void close(const target_tree::Node& directory);
+  /// A device of core/ as initiators of a protocol see it; null if it is not enabled. It is another
+  /// one after its attributes have changed.
+  scsi::LogicalUnit* unit(const target_tree::Node& device, scsi::Protocol protocol, bool may_write);
+
+  int on_write(const target_tree::Node& directory, std::string_view attribute,
+               std::string_view value) override;
+  int on_remove(const target_tree::Node& directory) override;
+  void settle(const target_tree::Node*, std::string_view) override { collect(); }
+
+  TimeNs deadline() const override { return looks_at_; }
+  void on_time(TimeNs now) override;
+
+ private:
+  struct UnitKey {
+    std::string device;
+    scsi::Protocol protocol{};
+    bool may_write = false;
+    friend auto operator<=>(const UnitKey&, const UnitKey&) = default;
+  };
+  struct Unit {
+    std::unique_ptr<scsi::LogicalUnit> unit;
+    scsi::Identity identity;
+    scsi::UnitSettings settings;
+  };
+  static constexpr TimeNs kLookStep = 100 * kMillisecond;
+
+  int open(const target_tree::Node& device);
+  int keep(const target_tree::Node& directory, Result<std::unique_ptr<backstore::Store>> store);
+  /// Frees what no session uses any more.
+  void collect();
+
+  Runner& runner_;
+  const rdma::Device& device_;
+  std::unique_ptr<backstore::FileBuffers> buffers_;  // From the first file on.
+  std::map<std::string, Device> devices_;            // By the directory's path.
+  std::map<UnitKey, Unit> units_;
+  std::vector<Device> old_devices_;
+  std::vector<Unit> old_units_;  // Sessions' tasks may know them.
+  TimeNs looks_at_ = kNever;
+};
+
+}  // namespace verbatim::ulp::target

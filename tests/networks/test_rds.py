@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""RDS between two nodes: ping, programs that know only sockets, messages of up to 1 MiB, a receiver that reads late, a
+broker that is killed, and what wrong set-ups say."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, os.path.join(TESTS, "programs"))
+
+from testbed import Failure, Testbed, option_parser, wait_until  # noqa: E402
+
+SECONDS = 100
+PORT = 4000
+SOCKETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rds_sockets.py")
+
+
+class RdsTestbed(Testbed):
+    faults = ""
+
+    def __exit__(self, kind, error, trace):
+        for node in self._addresses:
+            self.rds("down", node, fails=None)
+        return super().__exit__(kind, error, trace)
+
+    def run_options(self, node):
+        return [*super().run_options(node), "--rds", *(("--fault", self.faults) if self.faults else ())]
+
+    def rds(self, command, node, *words, fails=False):
+        options = [*Testbed.run_options(self, node), *words]
+        done = subprocess.run([f"{self.build}/bin/verbatim", "rds", command, *options], env=self.environment(),
+                              check=False, capture_output=True, text=True, timeout=SECONDS)
+        if fails is not None and (done.returncode != 0) != fails:
+            raise Failure(f"verbatim rds {command}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def shown(self, node):
+        return json.loads(self.rds("show", node, "--json"))
+
+    def session(self, node, *words):
+        return self.start(node, [f"{self.build}/bin/rds_session", *map(str, words)])
+
+    def start_session(self, node, *words):
+        """Returns when its socket is bound: messages to a port where nobody is are lost."""
+        program = self.session(node, *words)
+        said = {"echo": "echoes", "drain": "drains"}[words[0]]
+        wait_until(lambda: said in program.output() or program.ended(),
+                   SECONDS, f"{words[0]} to begin")
+        return program
+
+
+def ping(testbed):
+    a, b = testbed.address("a"), testbed.address("b")
+    testbed.rds("up", "a")
+    testbed.rds("up", "a")  # It is there already.
+    told = testbed.rds("ping", "b", "-c", "3", "-i", "0.5", a)
+    if told.count("usec") != 3:
+        raise Failure(f"not three answers:\n{told}")
+    if "no answer" not in testbed.rds("ping", "a", "-c", "1", "-i", "0.1", "127.255.255.254", fails=True):
+        raise Failure("nobody answers, and nothing says so")
+    if "usec" not in testbed.rds("ping", "a", "-c", "1", "-i", "20", a):
+        raise Failure("a node does not answer itself")
+    testbed.session("b", "ping", b, a, 10).expect_success(SECONDS)
+
+
+def sockets(testbed):
+    testbed.start("a", [sys.executable, SOCKETS, testbed.address("a")]).expect_success(SECONDS)
+
+
+def messages(testbed):
+    a, b = testbed.address("a"), testbed.address("b")
+    echo = testbed.start_session("a", "echo", a, PORT)
+    for count, size in ((100, 1024), (10, 0), (10, 4097), (10, 65536), (10, 1 << 20)):
+        testbed.session("b", "ask", b, a, PORT, count, size).expect_success(SECONDS)
+    peers = [one for one in testbed.shown("a")["peers"] if one["peer"] == b]
+    if len(peers) != 1 or peers[0]["state"] != "up":
+        raise Failure(f"one connection serves all programs: {peers}")
+    if b not in testbed.rds("show", "a"):
+        raise Failure("the peer is not shown")
+    echo.kill()
+
+
+def order(testbed):
+    a, b = testbed.address("a"), testbed.address("b")
+    drain = testbed.start_session("a", "drain", a, PORT + 1, 3000)
+    testbed.session("b", "flood", b, a, PORT + 1, 3000, 5000).expect_success(SECONDS)
+    drain.expect_success(SECONDS)
+
+
+def late_reader(testbed):
+    """The sender waits as long as the receiver stands still; another port does not."""
+    a, b = testbed.address("a"), testbed.address("b")
+    drain = testbed.start_session("a", "drain", a, PORT + 2, 400)
+    os.killpg(drain.process.pid, signal.SIGSTOP)
+    flood = testbed.session("b", "flood", b, a, PORT + 2, 400, 50_000)
+    wait_until(lambda: any(one["congested"] for one in testbed.shown("a")["sockets"]), SECONDS, "congestion")
+    echo = testbed.start_session("a", "echo", a, PORT + 3)
+    testbed.session("b", "ask", b, a, PORT + 3, 10, 1024).expect_success(SECONDS)
+    if flood.ended():
+        raise Failure("the sender has not waited")
+    os.killpg(drain.process.pid, signal.SIGCONT)
+    flood.expect_success(SECONDS)
+    drain.expect_success(SECONDS)
+    echo.kill()
+
+
+def killed_broker(testbed):
+    """The peer's messages that were not acknowledged go to the next broker."""
+    a, b = testbed.address("a"), testbed.address("b")
+    os.kill(testbed.shown("a")["process"], signal.SIGKILL)
+    testbed.rds("up", "a")
+    echo = testbed.start_session("a", "echo", a, PORT)
+    testbed.session("b", "ask", b, a, PORT, 10, 1024).expect_success(SECONDS)
+    os.kill(testbed.shown("a")["process"], signal.SIGKILL)
+    if echo.wait(SECONDS) == 0 or "Network is down" not in echo.output():
+        raise Failure(f"a program whose broker is killed says: {echo.output()}")
+    testbed.rds("up", "a")
+
+
+def ends_with_its_programs(testbed):
+    testbed.rds("down", "b", fails=None)  # It may have ended with its last program.
+    echo = testbed.start_session("b", "echo", testbed.address("b"), PORT)
+    process = testbed.shown("b")["process"]
+    echo.kill()
+    wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the broker to end")
+    if "no RDS broker of 'b' runs" not in testbed.rds("show", "b", fails=True):
+        raise Failure("what is not there is not shown as such")
+
+
+PARTS = (ping, sockets, messages, order, late_reader, killed_broker, ends_with_its_programs)
+
+
+def main():
+    options = option_parser(__doc__).parse_args()
+    with RdsTestbed(options) as testbed:
+        for part in PARTS:
+            part(testbed)
+            print(f"passed: {part.__name__}", flush=True)
+    options.path = "wire"
+    with RdsTestbed(options) as testbed:
+        testbed.faults = "loss=1%,duplicate=1%,reorder=1%,seed=7"
+        messages(testbed)
+        order(testbed)
+        print("passed: faults", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""`verbatim nfs` with Linux's NFS over RDMA, which runs in a guest under QEMU. The guest mounts a folder of this machine
+through `verbatim nfs serve`: versions 4.0 to 4.2, and files that are compared, verified, and many. Then this machine
+reaches the guest's server through `verbatim nfs client`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import guest as peer
+from testbed import Failure, Testbed, are_installed, option_parser, wait_until
+
+NODE, PORT, CLIENT_PORT = "host", 20049, 12050
+PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
+VERSIONS = ("4.2", "4.1", "4.0")
+FIO = ("fio --name=f --directory=/mnt --size=32M --rw=randwrite --verify=crc32c --direct=1 --ioengine=libaio "
+       "--iodepth=8 --bs={}")
+# What Linux's NFS server needs of a system. Without versions 2 and 3 it needs no rpcbind.
+KERNEL_SERVER = """
+mkdir -p /srv /var/lib/nfs/v4recovery /var/lib/nfs/rpc_pipefs /run/rpcbind && mount -t tmpfs tmpfs /srv &&
+mount -t nfsd nfsd /proc/fs/nfsd && mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs &&
+echo '/srv *(rw,insecure,no_root_squash,fsid=0,no_subtree_check)' >/etc/exports && echo nfsd >/etc/services &&
+printf 'hosts: files\nservices: files\nprotocols: files\nnetgroup: files\npasswd: files\ngroup: files\n' >/etc/nsswitch.conf &&
+printf 'udp 17 UDP\ntcp 6 TCP\n' >/etc/protocols && touch /var/lib/nfs/etab /var/lib/nfs/rmtab && exportfs -r &&
+( rpc.mountd -N 2 -N 3 -F >/tmp/mountd.log 2>&1 & ) &&
+echo 10 >/proc/fs/nfsd/nfsv4gracetime && echo 10 >/proc/fs/nfsd/nfsv4leasetime &&
+echo '-2 -3 +4 +4.1 +4.2' >/proc/fs/nfsd/versions && echo 'rdma 20049' >/proc/fs/nfsd/portlist &&
+echo 4 >/proc/fs/nfsd/threads
+"""
+
+
+class Gateways:
+    """Of one node: for a folder of this machine, and before the guest's server."""
+
+    def __init__(self, testbed, protocol):
+        self.testbed = testbed
+        self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
+        self.data = os.path.join(testbed.folder, "data")
+        os.mkdir(self.data)
+
+    def verbatim(self, *words):
+        done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "nfs", *words], env=self.environment,
+                              check=False, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failure(f"verbatim nfs {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def serve(self):
+        self.verbatim("serve", self.data, "--node", NODE, "--address", peer.OUR_ADDRESS, "--listen", peer.OUR_ADDRESS)
+
+    def client(self):
+        self.verbatim("client", peer.ADDRESS, "--node", NODE, "--address", peer.OUR_ADDRESS, "--listen",
+                      f"{peer.OUR_ADDRESS}:{CLIENT_PORT}")
+
+    def kill(self, what):
+        """The gateway, or the server, which is a child of its."""
+        for one in json.loads(self.verbatim("show", "--node", NODE, "--json")):
+            if one["kind"] == "nfs-serve":
+                subprocess.run(["pkill", "-KILL", "-P", str(one["process"])], check=True)
+                if what == "gateway":
+                    os.kill(one["process"], signal.SIGKILL)
+
+    def down(self):
+        print(self.verbatim("show", "--node", NODE), flush=True)
+        self.verbatim("down", "--node", NODE)
+
+
+def mount(guest, version):
+    guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/ /mnt -o rdma,port={PORT},vers={version},sec=sys && "
+              "grep proto=rdma /proc/mounts")
+
+
+def mounts_every_version(guest, gateways):
+    gateways.serve()
+    for version in VERSIONS:
+        mount(guest, version)
+        guest.run("dd if=/dev/urandom of=/tmp/file bs=1M count=16 && cp /tmp/file /mnt/file && umount /mnt", 120)
+        mount(guest, version)
+        guest.run("cmp /tmp/file /mnt/file && umount /mnt", 120)
+        print(f"passed: version {version}", flush=True)
+
+
+def verifies_writes(guest, _):
+    mount(guest, "4.2")
+    for size in ("4k", "64k", "1m"):
+        guest.run(FIO.format(size), 300)
+    guest.run("umount /mnt")
+
+
+def has_many_files(guest, _):
+    mount(guest, "4.1")
+    guest.run("mkdir /mnt/many && cd /mnt/many && i=0 && while [ $i -lt 10000 ]; do echo $i >$i; i=$((i+1)); done && "
+              "[ $(ls | wc -l) = 10000 ] && grep 9999 9999 && rm -r /mnt/many", 600)
+    guest.run("umount /mnt")
+
+
+def goes_on_after_a_kill(guest, gateways):
+    """The client sends again what the gateway, and then the server, have not answered."""
+    for kill in ("gateway", "server"):
+        mount(guest, "4.2")
+        load = guest.start(f"{FIO.format('64k')} --time_based --runtime=6 --verify_fatal=1")
+        wait_until(lambda: load.output() or load.status() is not None, 60, "the load")
+        gateways.kill(kill)
+        if kill == "gateway":
+            gateways.serve()
+        load.expect_success(240)
+        guest.run("umount /mnt", 120)
+        print(f"passed: {kill} killed", flush=True)
+
+
+def reaches_the_guests_server(guest, gateways):
+    """This machine's libnfs, and the guest's own kernel over TCP, which writes more than libnfs can."""
+    guest.run("modprobe nfsd")
+    guest.run(KERNEL_SERVER)
+    guest.run("mkdir /srv/data && dd if=/dev/urandom of=/srv/data/file bs=1M count=16")
+    gateways.client()
+    url = f"nfs://{peer.OUR_ADDRESS}/{{}}?version=4&nfsport={CLIENT_PORT}"
+    file = os.path.join(guest.share, "read")
+    listed = subprocess.run(["nfs-ls", url.format("data")], check=False, capture_output=True, text=True, timeout=100)
+    if "file" not in listed.stdout:
+        raise Failure(f"nfs-ls: {listed}")
+    # Until its time of grace is over, the server opens no file.
+    wait_until(lambda: subprocess.run(["nfs-cp", url.format("data/file"), file], check=False, capture_output=True,
+                                      timeout=100).returncode == 0, 60, "nfs-cp to read a file")
+    guest.run("cmp /host/read /srv/data/file")
+    for version in VERSIONS:
+        guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/ /mnt -o tcp,port={CLIENT_PORT},vers={version},sec=sys && "
+                  "cmp /mnt/data/file /srv/data/file && cp /srv/data/file /mnt/data/copy && umount /mnt && "
+                  "cmp /srv/data/copy /srv/data/file", 200)
+        print(f"passed: version {version} by a client of TCP", flush=True)
+
+
+PARTS = (mounts_every_version, reaches_the_guests_server, verifies_writes, goes_on_after_a_kill, has_many_files)
+
+
+def main():
+    parser = option_parser(__doc__)
+    parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
+    options = parser.parse_args()
+    if not are_installed("ganesha.nfsd", "nfs-ls", "nfs-cp"):
+        peer.skip("./setup.sh nfs installs them")
+    system = os.path.join(options.build, "guest")
+    peer.enter_network(system)
+    options.path = "wire"
+    with Testbed(options) as testbed:
+        gateways = Gateways(testbed, PROTOCOLS[options.stack])
+        with peer.Guest(testbed.folder, system, options.stack) as guest:
+            print(f"client and server: NFS over {options.stack} of Linux {guest.version}", flush=True)
+            guest.run("echo /bin/modprobe >/proc/sys/kernel/modprobe; command -v mount.nfs && command -v exportfs && "
+                      "modprobe rpcrdma && modprobe nfsv4 && mkdir /mnt")
+            try:
+                for part in PARTS:
+                    part(guest, gateways)
+                    print(f"passed: {part.__name__}", flush=True)
+            finally:
+                gateways.down()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
