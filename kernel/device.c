@@ -82,7 +82,8 @@ static int first_attach(struct nic_card* card, struct vnic_attach* attach) {
 static int attach_again(struct nic_card* card, struct vnic_attach* attach) {
   const struct vnic_welcome* was = &card->attach.welcome;
 
-  if (attach->welcome.ports != was->ports || attach->welcome.rules_max != was->rules_max) {
+  if (attach->welcome.ports != was->ports || attach->welcome.mode != was->mode ||
+      attach->welcome.rules_max != was->rules_max) {
     return -EINVAL;
   }
   memcpy(card->attach.welcome.macs, attach->welcome.macs, sizeof was->macs);

@@ -53,17 +53,21 @@ const struct devlink_ops nic_devlink_ops = {
     .port_function_hw_addr_set = set_address,
 };
 
-/* phys_port_name is "p0" of the uplink, "pf0vf0" of a function; phys_switch_id is the card's. */
+/* phys_port_name is "p0" of the uplink, "pf0vf0" of a function, on a DPU "c1pf0vf0", and "c1pf0" of
+ * its host's physical function; phys_switch_id is the card's. */
 void nic_devlink_attributes(struct nic_port* port) {
+  const struct vnic_welcome* card = &port->card->attach.welcome;
+  const bool is_dpu = card->mode == VNIC_MODE_DPU;
   struct devlink_port_attrs attributes = {};
 
   attributes.switch_id.id_len = ETH_ALEN;
-  memcpy(attributes.switch_id.id, port->card->attach.welcome.macs[0], ETH_ALEN);
-  if (port->index == 0) {
-    attributes.flavour = DEVLINK_PORT_FLAVOUR_PHYSICAL;
-    devlink_port_attrs_set(&port->devlink_port, &attributes);
-    return;
-  }
+  memcpy(attributes.switch_id.id, card->macs[0], ETH_ALEN);
+  attributes.flavour = DEVLINK_PORT_FLAVOUR_PHYSICAL;
   devlink_port_attrs_set(&port->devlink_port, &attributes);
-  devlink_port_attrs_pci_vf_set(&port->devlink_port, 0, 0, port->index - 1, false);
+  if (port->index == 0) return;
+  if (is_dpu && port->index == card->ports - 1) {
+    devlink_port_attrs_pci_pf_set(&port->devlink_port, 1, 0, true);
+  } else {
+    devlink_port_attrs_pci_vf_set(&port->devlink_port, is_dpu, 0, port->index - 1, is_dpu);
+  }
 }

@@ -188,6 +188,9 @@ static int port_create(struct nic_card* card, u16 index) {
   int error;
 
   if (index != 0) snprintf(name, sizeof name, "vnicpf0vf%u", index - 1);
+  if (card->attach.welcome.mode == VNIC_MODE_DPU && index == card->attach.welcome.ports - 1) {
+    strscpy(name, "vnicpf0hpf", sizeof name);
+  }
   netdev = alloc_netdev(sizeof *port, name, NET_NAME_ENUM, setup);
   if (!netdev) return -ENOMEM;
   port = netdev_priv(netdev);

@@ -71,7 +71,7 @@ cat >"$share/.begin" <<BEGIN
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8
 ip link set lo up; cd /; mkdir -p /run/lock /run/netns
 bash $command; echo \$? >"$share/.status"
-echo o >/proc/sysrq-trigger; sleep 10
+echo o >/proc/sysrq-trigger; while :; do :; done # Its files are gone by now: no program can start.
 BEGIN
 rm -f "$share/.status"
 timeout "${SECONDS_MAX:-300}" qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m "${MEMORY:-1024}" -nographic -no-reboot -nodefaults \
