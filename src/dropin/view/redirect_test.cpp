@@ -1,5 +1,6 @@
 #include "dropin/view/redirect.h"
 
+#include <cstdlib>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -36,6 +37,24 @@ TEST(Redirect, WithoutAViewNothingChanges) {
 TEST(Redirect, APathThatWouldBeTooLongStays) {
   const std::string path = "/dev/infiniband/" + std::string(PATH_MAX - 20, 'x');
   EXPECT_EQ(redirect(path.c_str()), path);
+}
+
+TEST(Redirect, AStorageTargetsFilesAreInItsFolder) {
+  EXPECT_EQ(redirect("/sys/kernel/config/target"), "/sys/kernel/config/target");
+  setenv("VERBATIM_TARGET", "/run/t", 1);
+  const struct {
+    const char *path, *redirected;
+  } rows[] = {{"/sys/kernel/config", "/run/t/config"},
+              {"/sys/kernel//config/target/core", "/run/t/config/target/core"},
+              {"/etc/rtslib-fb-target/saveconfig.json", "/run/t/rtslib/saveconfig.json"},
+              {"/etc/nvmet/config.json", "/run/t/nvmet/config.json"},
+              {"/var/run/targetcli.lock", "/run/t/run/targetcli.lock"},
+              {"/sys/kernel/configs", "/sys/kernel/configs"},
+              {"/etc/nvmetother", "/etc/nvmetother"}};
+  for (const auto& row : rows) EXPECT_EQ(redirect(row.path), row.redirected);
+  EXPECT_FALSE(Redirected("/etc/nvmet/new", kRoot).is_of_view()) << "programs may make files there";
+  EXPECT_TRUE(Redirected("/dev/infiniband/new", kRoot).is_of_view());
+  unsetenv("VERBATIM_TARGET");
 }
 
 TEST(Redirect, ResolvedPathsLoseTheRoot) {

@@ -292,5 +292,43 @@ TEST(IscsiConnection, LoginHasItsTime) {
   EXPECT_STREQ(std::get<Disconnect>(out.work[0]).reason, "no login within 15 s");
 }
 
+/// An administrator takes the unit away and gives another: the session goes on.
+TEST(IscsiConnection, UnitsComeAndGoUnderASession) {
+  TargetBench target;
+  scsi::LogicalUnit other(storage::UnitId{8}, {}, TargetBench::settings());
+  TcpBench bench(target, 1);
+  TargetSettings settings{.admits_any = true};
+  ASSERT_TRUE(settings.units.add(1, other));
+  target.target->set(std::move(settings));
+  target.sessions->refresh(*target.target);
+  EXPECT_EQ(bench.ask(TcpBench::command(false, 1, 0)).substr(0, 2), "21") << "no such unit";
+  EXPECT_EQ(bench.last.status, 2) << "check condition";
+  RequestHeader ready{
+      .opcode = Opcode::scsi_command, .flags = kFinal, .lun = std::uint64_t{1} << 48};
+  ready.task_tag = 2;
+  ready.cmd_sn = 1;
+  bench.ask(ready);
+  EXPECT_EQ(bench.last.status, 2) << "reported LUNs data has changed";
+  ready.task_tag = 3;
+  ready.cmd_sn = 2;
+  bench.ask(ready);
+  EXPECT_EQ(bench.last.status, 0);
+}
+
+TEST(IscsiConnection, ASessionEndsWithItsAdmission) {
+  for (const bool is_removed : {false, true}) {
+    TargetBench target;
+    TcpBench bench(target, 1);
+    if (is_removed) {
+      target.sessions->remove(*target.target);
+    } else {
+      target.target->set({});
+      target.sessions->refresh(*target.target);
+    }
+    EXPECT_EQ(bench.session->deadline(), 0u);
+    EXPECT_EQ(bench.time(1).substr(0, 3), "end");
+  }
+}
+
 }  // namespace
 }  // namespace verbatim::ulp::iscsi
