@@ -113,11 +113,14 @@ def run_nginx(testbed):
 
 
 def run_refused(testbed):
-    """Nobody listens: the program's call says so."""
+    """Nobody listens at a node that is there: the program's call says so."""
+    holder = testbed.start("a", ["sleep", "600"])
+    wait_until(lambda: testbed.node_status("a") is not None, SECONDS, "node a to be there")
     client = testbed.start("b", [PYTHON, f"{PROGRAMS}/echo.py", "client", testbed.address("a"),
                                  str(testbed.free_port())])
     if client.wait(SECONDS) == 0 or "ConnectionRefusedError" not in client.output():
         raise Failure("a connection that nobody accepts is not refused")
+    holder.kill()
     print("passed: nobody listens", flush=True)
 
 
