@@ -6,8 +6,8 @@
 
 #include "ulp/ipoib/driver/ipoib_service.h"
 #include "ulp/lnet/driver/lnet_service.h"
-#include "ulp/rpcrdma/gateway/nfs_service.h"
 #include "ulp/rds/driver/rds_service.h"
+#include "ulp/rpcrdma/gateway/nfs_service.h"
 #include "ulp/target/target_service.h"
 
 namespace {

@@ -131,7 +131,8 @@ void add_options(CLI::App& command, Form& form) {
   add_host_options(command, form.host);
   command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
   command
-      .add_option("url", form.url, "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
+      .add_option("url", form.url,
+                  "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
       ->type_name("URL");
   command
       .add_option("--initiator", form.initiator,

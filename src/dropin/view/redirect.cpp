@@ -12,10 +12,15 @@ namespace {
 /// Whole folders: a file that the view lacks does not exist, so a program never sees parts of a
 /// real card.
 constexpr const char* kFolders[] = {
-    "/sys/class/infiniband",    "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
-    "/sys/class/infiniband_cm", "/sys/class/infiniband_srp",   "/sys/devices/virtual/verbatim",
+    "/sys/class/infiniband",
+    "/sys/class/infiniband_verbs",
+    "/sys/class/infiniband_mad",
+    "/sys/class/infiniband_cm",
+    "/sys/class/infiniband_srp",
+    "/sys/devices/virtual/verbatim",
     // Without a folder of SCSI hosts srp_daemon ends, and ours are those of its view.
-    "/sys/class/scsi_host",     "/dev/infiniband",
+    "/sys/class/scsi_host",
+    "/dev/infiniband",
 };
 
 /// What administrators' programs of storage targets have of their own, and where it is in the

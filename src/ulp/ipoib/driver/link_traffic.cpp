@@ -135,8 +135,8 @@ bool Link::send(const Output& output) {
   return told != nullptr;
 }
 
-/// A large packet that has waited for something is dropped, for TCP sends it again; unless it is the
-/// one that is being read, and the kernel has answered at once.
+/// A large packet that has waited for something is dropped, for TCP sends it again; unless it is
+/// the one that is being read, and the kernel has answered at once.
 bool Link::send(const SendPacket& datagram) {
   if (datagram.packet.size() <= datagram_mtu_)
     return queue_->add(datagram.to, datagram.type, datagram.packet);
