@@ -20,7 +20,8 @@ constexpr std::uint32_t kBuffers = 4;
 
 void check_codecs(ByteSpan bytes) {
   std::array<std::byte, kMessageBytes> out;
-  if (const auto one = decode_message(bytes); one && one->payload.size() <= Message::kPayloadMax) {
+  if (const auto one = decode_message(bytes);
+      one && one->payload.size() <= lnet::Message::kPayloadMax) {
     const Fragment memory = one->fragments.size() > 0 ? one->fragments[0] : Fragment{};
     const std::size_t length = encode(*one, out, one->fragments.key, memory);
     const auto again = decode_message(ByteSpan(out).first(length));
@@ -61,7 +62,8 @@ void check_node(ByteSpan bytes) {
       const ByteSpan piece = bytes.first(std::min(step, bytes.size()));
       bytes = bytes.subspan(piece.size());
       std::vector<std::byte> message(piece.begin(), piece.end());
-      if (message.size() >= Message::kHeaderSize) {  // Of the peer, for us, of the right length.
+      if (message.size() >=
+          lnet::Message::kHeaderSize) {  // Of the peer, for us, of the right length.
         store_le(message.data(), std::uint32_t{0x0be91b91});
         store_le(message.data() + 4, std::uint16_t{0x12});
         store_le(message.data() + 8, static_cast<std::uint32_t>(message.size()));

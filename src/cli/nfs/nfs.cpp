@@ -7,12 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
-#include "cli/environment.h"
-#include "cli/fabric/host.h"
 #include "cli/nfs/nfs_text.h"
 #include "cli/program.h"
-#include "service/control.h"
+#include "cli/services/service_command.h"
 #include "service/launch.h"
 
 namespace verbatim::cli {
@@ -34,19 +31,13 @@ constexpr const char* kKinds[] = {"nfs-serve", "nfs-client"};
 
 constexpr TimeNs kPatience = 20 * kSecond;  // nfs-ganesha takes a second or two.
 
-/// Whose gateways: those of a node, or of a host of a fabric.
-struct Place {
-  NodeChoice node;
-  HostChoice host;
-};
-
 struct UpForm {
-  Place place;
+  ServiceChoice place;
   std::string to, listen, folder;
 };
 
 struct ShowForm {
-  Place place;
+  ServiceChoice place;
   bool json = false;
 };
 
@@ -55,13 +46,7 @@ int fail(const char* command, const std::string& text, int status = kExitFailure
   return status;
 }
 
-std::string name_of(const Place& place) {
-  const char* const of_environment = getenv("VERBATIM_HOST");
-  if (place.host.host) return *place.host.host;
-  const bool has_node = place.node.node.has_value() || !place.node.addresses.empty();
-  if (!has_node && of_environment != nullptr && *of_environment != '\0') return of_environment;
-  return node_of(place.node);
-}
+std::string name_of(const ServiceChoice& choice) { return service_name("nfs", choice).name; }
 
 int up(const char* command, const std::string& kind, const UpForm& form) {
   if (const auto set = set_environment(form.place.node); !set)
@@ -82,7 +67,7 @@ int up(const char* command, const std::string& kind, const UpForm& form) {
 
 /// Both kinds that the node has.
 template <typename Do>
-int for_each_of(const char* command, const Place& place, Do act) {
+int for_each_of(const char* command, const ServiceChoice& place, Do act) {
   bool has_one = false;
   for (const char* const kind : kKinds) {
     const auto done = act(service::ServiceName{kind, name_of(place)});
@@ -94,7 +79,7 @@ int for_each_of(const char* command, const Place& place, Do act) {
   return fail(command, fmt::format("no NFS gateway of '{}' runs", name_of(place)));
 }
 
-int down(const Place& place) {
+int down(const ServiceChoice& place) {
   return for_each_of("down", place,
                      [](const service::ServiceName& name) { return service::end(name); });
 }
@@ -112,16 +97,11 @@ int show(const ShowForm& form) {
   return 0;
 }
 
-void add_place_options(CLI::App& command, Place& place) {
-  add_node_options(command, place.node);
-  add_host_options(command, place.host);
-}
-
 void add_serve(CLI::App& nfs, int& exit_status) {
   auto* command =
       nfs.add_subcommand("serve", "Serve a folder, or an NFS server's files, over RDMA");
   auto form = std::make_shared<UpForm>();
-  add_place_options(*command, form->place);
+  add_service_options(*command, form->place);
   command->add_option("--to", form->to, "The NFS server, over TCP; default: 127.0.0.1, port 2049")
       ->type_name("IP[:PORT]");
   command
@@ -138,7 +118,7 @@ void add_serve(CLI::App& nfs, int& exit_status) {
 void add_client(CLI::App& nfs, int& exit_status) {
   auto* command = nfs.add_subcommand("client", "Reach an RDMA server for clients that speak TCP");
   auto form = std::make_shared<UpForm>();
-  add_place_options(*command, form->place);
+  add_service_options(*command, form->place);
   command->add_option("server", form->to, "The NFS server, over RDMA; its port: 20049")
       ->type_name("IP[:PORT]")
       ->required();
@@ -151,15 +131,15 @@ void add_client(CLI::App& nfs, int& exit_status) {
 
 void add_down(CLI::App& nfs, int& exit_status) {
   auto* command = nfs.add_subcommand("down", "End a node's NFS gateways");
-  auto place = std::make_shared<Place>();
-  add_place_options(*command, *place);
+  auto place = std::make_shared<ServiceChoice>();
+  add_service_options(*command, *place);
   command->callback([place, &exit_status] { exit_status = down(*place); });
 }
 
 void add_show(CLI::App& nfs, int& exit_status) {
   auto* command = nfs.add_subcommand("show", "Show a node's NFS gateways and their clients");
   auto form = std::make_shared<ShowForm>();
-  add_place_options(*command, form->place);
+  add_service_options(*command, form->place);
   command->add_flag("--json", form->json, "Print JSON");
   command->callback([form, &exit_status] { exit_status = show(*form); });
 }

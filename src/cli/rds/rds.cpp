@@ -7,13 +7,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
-#include "cli/environment.h"
-#include "cli/fabric/host.h"
-#include "cli/program.h"
 #include "cli/rds/broker.h"
 #include "cli/rds/ping.h"
+#include "cli/program.h"
 #include "cli/rds/rds_text.h"
+#include "cli/services/service_command.h"
 
 namespace verbatim::cli {
 namespace {
@@ -30,18 +28,13 @@ constexpr const char* kExamples =
     "  verbatim rds show --node b\n"
     "  verbatim rds down --node a";
 
-struct Place {
-  NodeChoice node;
-  HostChoice host;
-};
-
 int fail(const char* command, const std::string& text, int status = kExitFailure) {
   fmt::print(stderr, "verbatim rds {}: {}\n", command, text);
   return status;
 }
 
 /// Returns an exit status if this process cannot be put on the node.
-std::optional<int> enter(const char* command, const Place& place) {
+std::optional<int> enter(const char* command, const ServiceChoice& place) {
   if (const auto set = set_environment(place.node); !set)
     return fail(command, set.error().text, set.error().exit_status);
   const auto entered = enter_host(place.host);
@@ -49,13 +42,13 @@ std::optional<int> enter(const char* command, const Place& place) {
   return std::nullopt;
 }
 
-int up(const Place& place) {
+int up(const ServiceChoice& place) {
   if (const auto status = enter("up", place)) return *status;
   const auto broker = find_rds_broker(true);
   return broker ? 0 : fail("up", broker.error().text);
 }
 
-int down(const Place& place) {
+int down(const ServiceChoice& place) {
   if (const auto status = enter("down", place)) return *status;
   const auto name = rds_broker_name();
   const auto ended = service::end(name);
@@ -64,7 +57,7 @@ int down(const Place& place) {
   return fail("down", fmt::format("no RDS broker of '{}' runs", name.name));
 }
 
-int show(const Place& place, bool json) {
+int show(const ServiceChoice& place, bool json) {
   if (const auto status = enter("show", place)) return *status;
   const auto name = rds_broker_name();
   const auto shown = service::ask(name, {{"ask", "status"}});
@@ -75,19 +68,14 @@ int show(const Place& place, bool json) {
   return 0;
 }
 
-void add_place_options(CLI::App& command, Place& place) {
-  add_node_options(command, place.node);
-  add_host_options(command, place.host);
-}
-
 void add_ping(CLI::App& rds, int& exit_status) {
   auto* command = rds.add_subcommand("ping", "Ask a peer's RDS for an answer, as rds-ping does");
   struct Form {
-    Place place;
+    ServiceChoice place;
     PingForm ping;
   };
   auto form = std::make_shared<Form>();
-  add_place_options(*command, form->place);
+  add_service_options(*command, form->place);
   command->add_option("-c,--count", form->ping.count, "So many; default: until it is interrupted")
       ->type_name("N");
   command->add_option("-i,--interval", form->ping.interval, "Seconds between two; default: 1")
@@ -108,19 +96,19 @@ void add_rds(CLI::App& app, int& exit_status) {
   auto* rds = app.add_subcommand("rds", "Reliable Datagram Sockets: a node's broker");
   rds->require_subcommand(1);
   rds->footer(kExamples);
-  const auto add = [&](const char* name, const char* summary, int (*run)(const Place&)) {
+  const auto add = [&](const char* name, const char* summary, int (*run)(const ServiceChoice&)) {
     auto* command = rds->add_subcommand(name, summary);
-    auto place = std::make_shared<Place>();
-    add_place_options(*command, *place);
+    auto place = std::make_shared<ServiceChoice>();
+    add_service_options(*command, *place);
     command->callback([place, run, &exit_status] { exit_status = run(*place); });
     return command;
   };
   add("up", "Keep a broker", up)->footer(kExamples);
   add("down", "End the broker", down);
   auto* command = rds->add_subcommand("show", "Show peers, sockets and counters");
-  auto place = std::make_shared<Place>();
+  auto place = std::make_shared<ServiceChoice>();
   auto json = std::make_shared<bool>(false);
-  add_place_options(*command, *place);
+  add_service_options(*command, *place);
   command->add_flag("--json", *json, "Print JSON");
   command->callback([place, json, &exit_status] { exit_status = show(*place, *json); });
   add_ping(*rds, exit_status);

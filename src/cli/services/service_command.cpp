@@ -18,7 +18,7 @@ std::string not_there(const ServiceKind& kind, const service::ServiceName& name)
 }
 
 int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
-  const auto name = service_name(kind, choice);
+  const auto name = service_name(kind.kind, choice);
   const auto ended = service::end(name);
   if (ended) return 0;
   return fail_service(kind, "down",
@@ -32,13 +32,13 @@ void add_service_options(CLI::App& command, ServiceChoice& choice) {
   add_host_options(command, choice.host);
 }
 
-service::ServiceName service_name(const ServiceKind& kind, const ServiceChoice& choice) {
+service::ServiceName service_name(const char* kind, const ServiceChoice& choice) {
   const char* const of_environment = getenv("VERBATIM_HOST");
-  if (choice.host.host) return {kind.kind, *choice.host.host};
+  if (choice.host.host) return {kind, *choice.host.host};
   const bool has_node = choice.node.node.has_value() || !choice.node.addresses.empty();
   if (!has_node && of_environment != nullptr && *of_environment != '\0')
-    return {kind.kind, of_environment};
-  return {kind.kind, node_of(choice.node)};
+    return {kind, of_environment};
+  return {kind, node_of(choice.node)};
 }
 
 int fail_service(const ServiceKind& kind, const char* command, const std::string& text,
@@ -55,7 +55,7 @@ int start_service(const ServiceKind& kind, const ServiceChoice& choice,
     return fail_service(kind, "up", entered.error().text);
   const auto program = service::find_program("verbatim-ulpd");
   if (!program) return fail_service(kind, "up", program.error().text);
-  std::vector<std::string> words{kind.kind, "--name", service_name(kind, choice).name};
+  std::vector<std::string> words{kind.kind, "--name", service_name(kind.kind, choice).name};
   words.insert(words.end(), options.begin(), options.end());
   const auto started = service::start_daemon({.program = *program, .arguments = words});
   if (started) return 0;
@@ -66,7 +66,7 @@ int start_service(const ServiceKind& kind, const ServiceChoice& choice,
 std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
                                           const ServiceChoice& choice,
                                           const nlohmann::json& question) {
-  const auto name = service_name(kind, choice);
+  const auto name = service_name(kind.kind, choice);
   auto answer = service::ask(name, question);
   if (answer) return std::move(*answer);
   fail_service(kind, command,

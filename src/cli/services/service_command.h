@@ -25,7 +25,7 @@ struct ServiceChoice {
   HostChoice host;
 };
 void add_service_options(CLI::App& command, ServiceChoice& choice);
-service::ServiceName service_name(const ServiceKind& kind, const ServiceChoice& choice);
+service::ServiceName service_name(const char* kind, const ServiceChoice& choice);
 
 /// Print "verbatim KIND COMMAND: TEXT" to standard error, and return `status`.
 int fail_service(const ServiceKind& kind, const char* command, const std::string& text,

@@ -1,21 +1,19 @@
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
-#include "cli/environment.h"
-#include "cli/fabric/host.h"
 #include "cli/program.h"
+#include "cli/services/service_command.h"
 #include "cli/target/target_name.h"
 #include "cli/target/target_text.h"
-#include "service/control.h"
 
 namespace verbatim::cli {
 namespace {
+
+constexpr ServiceKind kKind{.kind = "target", .what = "target"};
 
 constexpr const char* kExamples =
     "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
@@ -29,14 +27,8 @@ constexpr const char* kExamples =
     "  verbatim target show --node a\n"
     "  verbatim target down --node a";
 
-/// Which target: that of a node, or of a host of a fabric.
-struct Place {
-  NodeChoice node;
-  HostChoice host;
-};
-
 struct UpForm {
-  Place place;
+  ServiceChoice place;
   std::string nvme, ram, block, listen;
   std::vector<std::string> hosts;
   bool any_host = false;
@@ -48,17 +40,9 @@ struct UpForm {
   bool any_srp_initiator = false;
 };
 
-struct ShowForm {
-  Place place;
-  bool json = false;
-};
-
-int fail(const char* command, const std::string& text, int status = kExitFailure) {
-  fmt::print(stderr, "verbatim target {}: {}\n", command, text);
-  return status;
+int fail(const std::string& text, int status = kExitFailure) {
+  return fail_service(kKind, "up", text, status);
 }
-
-service::ServiceName name_of(const Place& place) { return target_of(place.node, place.host); }
 
 std::vector<std::string> words_of(const UpForm& form) {
   std::vector<std::string> words;
@@ -85,11 +69,10 @@ std::vector<std::string> words_of(const UpForm& form) {
 
 int up(const UpForm& form) {
   if (const auto set = set_environment(form.place.node); !set)
-    return fail("up", set.error().text, set.error().exit_status);
-  if (const auto entered = enter_host(form.place.host); !entered)
-    return fail("up", entered.error().text);
-  const auto started = start_target(name_of(form.place), words_of(form));
-  if (!started) return fail("up", started.error().text);
+    return fail(set.error().text, set.error().exit_status);
+  if (const auto entered = enter_host(form.place.host); !entered) return fail(entered.error().text);
+  const auto started = start_target(service_name(kKind.kind, form.place), words_of(form));
+  if (!started) return fail(started.error().text);
   if (!form.iscsi.empty() && !form.any_initiator && form.initiators.empty()) {
     fmt::print(stderr,
                "verbatim target up: no initiator may log in yet: name them with "
@@ -106,34 +89,6 @@ int up(const UpForm& form) {
                "or say --allow-any-host\n");
   }
   return 0;
-}
-
-int down(const Place& place) {
-  const auto name = name_of(place);
-  const auto ended = service::end(name);
-  if (ended) return 0;
-  if (ended.error().code == ENOENT)
-    return fail("down", fmt::format("no target of '{}' runs", name.name));
-  return fail("down", ended.error().text);
-}
-
-int show(const ShowForm& form) {
-  const auto name = name_of(form.place);
-  const auto status = service::ask(name, {{"ask", "status"}});
-  if (!status && status.error().code == ENOENT)
-    return fail("show", fmt::format("no target of '{}' runs", name.name));
-  if (!status) return fail("show", status.error().text);
-  if (form.json) {
-    fmt::print("{}\n", status->dump(2));
-  } else {
-    fmt::print("{}", target_text(*status));
-  }
-  return 0;
-}
-
-void add_place_options(CLI::App& command, Place& place) {
-  add_node_options(command, place.node);
-  add_host_options(command, place.host);
 }
 
 void add_iscsi(CLI::App& command, UpForm& form) {
@@ -179,7 +134,7 @@ void add_srp(CLI::App& command, UpForm& form) {
 void add_up(CLI::App& target, int& exit_status) {
   auto* command = target.add_subcommand("up", "Start a node's target");
   auto form = std::make_shared<UpForm>();
-  add_place_options(*command, form->place);
+  add_service_options(*command, form->place);
   command->add_option("--nvme", form->nvme, "The NQN of the subsystem that has the disk")
       ->type_name("NQN");
   command->add_option("--ram", form->ram, "The disk: memory of this size; default: 64M")
@@ -199,21 +154,6 @@ void add_up(CLI::App& target, int& exit_status) {
   command->callback([form, &exit_status] { exit_status = up(*form); });
 }
 
-void add_down(CLI::App& target, int& exit_status) {
-  auto* command = target.add_subcommand("down", "End a node's target");
-  auto place = std::make_shared<Place>();
-  add_place_options(*command, *place);
-  command->callback([place, &exit_status] { exit_status = down(*place); });
-}
-
-void add_show(CLI::App& target, int& exit_status) {
-  auto* command = target.add_subcommand("show", "Show a target's disks, hosts and refusals");
-  auto form = std::make_shared<ShowForm>();
-  add_place_options(*command, form->place);
-  command->add_flag("--json", form->json, "Print JSON");
-  command->callback([form, &exit_status] { exit_status = show(*form); });
-}
-
 }  // namespace
 
 void add_target(CLI::App& app, int& exit_status) {
@@ -221,8 +161,9 @@ void add_target(CLI::App& app, int& exit_status) {
   target->require_subcommand(1);
   target->footer(kExamples);
   add_up(*target, exit_status);
-  add_down(*target, exit_status);
-  add_show(*target, exit_status);
+  add_service_down(*target, kKind, "End a node's target", exit_status);
+  add_service_show(*target, kKind, "Show a target's disks, hosts and refusals", target_text,
+                   exit_status);
 }
 
 }  // namespace verbatim::cli

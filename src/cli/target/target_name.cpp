@@ -6,18 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "cli/services/service_command.h"
 #include "cli/target/restore.h"
 #include "service/launch.h"
 
 namespace verbatim::cli {
 
 service::ServiceName target_of(const NodeChoice& node, const HostChoice& host) {
-  const char* const of_environment = getenv("VERBATIM_HOST");
-  if (host.host) return {"target", *host.host};
-  const bool has_node = node.node.has_value() || !node.addresses.empty();
-  if (!has_node && of_environment != nullptr && *of_environment != '\0')
-    return {"target", of_environment};
-  return {"target", node_of(node)};
+  return service_name("target", {node, host});
 }
 
 Result<void> start_target(const service::ServiceName& name, std::vector<std::string> more) {
