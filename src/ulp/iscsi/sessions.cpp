@@ -47,9 +47,9 @@ void Sessions::refresh(Target& target) {
                                                    : "the target is no longer enabled");
       continue;
     }
-    const LunMap& units = target.units_of(session->initiator);
+    const scsi::LunMap& units = target.units_of(session->initiator);
     if (session->units == units) continue;
-    const LunMap before = std::exchange(session->units, units);
+    const scsi::LunMap before = std::exchange(session->units, units);
     for (scsi::LogicalUnit* const unit : before.units()) unit->on_gone(session->nexus);
     for (scsi::LogicalUnit* const unit : units.units()) {
       unit->on_login(session->nexus);
@@ -69,7 +69,7 @@ Sessions::Session* Sessions::begin(std::string initiator, std::uint64_t isid,
   const auto place = std::ranges::find_if(sessions_, [](const auto& one) { return !one; });
   if (place == sessions_.end()) return nullptr;
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};
-  LunMap units = target->units_of(initiator);
+  scsi::LunMap units = target->units_of(initiator);
   for (scsi::LogicalUnit* const unit : units.units()) unit->on_login(nexus);
   *place = std::make_unique<Session>(
       Session{std::move(initiator), isid, std::move(target), &connection, nexus, std::move(units)});

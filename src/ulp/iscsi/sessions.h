@@ -67,7 +67,7 @@ class Sessions final : public TargetList {
     std::shared_ptr<Target> target;  // Shared: it may be removed before its sessions have ended.
     SessionConnection* connection = nullptr;
     scsi::NexusId nexus{};
-    LunMap units;
+    scsi::LunMap units;
     std::string alias{};  // As the initiator calls itself.
     std::uint16_t tsih() const { return static_cast<std::uint16_t>(raw(nexus) + 1); }
   };

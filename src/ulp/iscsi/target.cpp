@@ -18,21 +18,6 @@ Result<void> check_name(const std::string& name) {
 
 }  // namespace
 
-Result<void> LunMap::add(std::uint32_t number, scsi::LogicalUnit& unit) {
-  const scsi::Lun lun = scsi::Lun{number} << 48;  // Peripheral device addressing (SAM-5, 4.7.7.2).
-  if (number >= kUnitsMax)
-    return refuse(EINVAL, fmt::format("unit {}: numbers are below {}", number, kUnitsMax));
-  if (find(lun) != nullptr) return refuse(EEXIST, fmt::format("there is a unit {}", number));
-  luns_.push_back(lun);
-  units_.push_back(&unit);
-  return {};
-}
-
-scsi::LogicalUnit* LunMap::find(scsi::Lun lun) {
-  const auto at = std::ranges::find(luns_, lun);
-  return at == luns_.end() ? nullptr : units_[static_cast<std::size_t>(at - luns_.begin())];
-}
-
 Result<Target> Target::create(const std::string& name, std::uint16_t tag) {
   if (auto checked = check_name(name); !checked) return std::unexpected(checked.error());
   Target target;
@@ -75,7 +60,7 @@ const Authentication& Target::authentication_of(const std::string& initiator) co
   return has_own ? *found->second.own : settings_.authentication;
 }
 
-const LunMap& Target::units_of(const std::string& initiator) const {
+const scsi::LunMap& Target::units_of(const std::string& initiator) const {
   const auto found = settings_.initiators.find(initiator);
   const bool has_own = found != settings_.initiators.end() && found->second.units;
   return has_own ? *found->second.units : settings_.units;

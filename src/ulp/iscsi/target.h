@@ -10,34 +10,14 @@
 #include "base/error.h"
 #include "base/net/address.h"
 #include "ulp/iscsi/chap.h"
-#include "ulp/scsi/task_set.h"
+#include "ulp/scsi/lun_map.h"
 
 namespace verbatim::ulp::iscsi {
-
-/// The units that an initiator sees, by their numbers. They outlive it.
-class LunMap final : public scsi::Units {
- public:
-  static constexpr std::size_t kUnitsMax = 256;
-
-  /// `number` is below 256. EEXIST, EINVAL.
-  Result<void> add(std::uint32_t number, scsi::LogicalUnit& unit);
-  std::span<scsi::LogicalUnit* const> units() const { return units_; }
-
-  scsi::LogicalUnit* find(scsi::Lun lun) override;
-  std::span<const scsi::Lun> luns() const override { return luns_; }
-  friend bool operator==(const LunMap& a, const LunMap& b) {
-    return a.luns_ == b.luns_ && a.units_ == b.units_;
-  }
-
- private:
-  std::vector<scsi::Lun> luns_;
-  std::vector<scsi::LogicalUnit*> units_;  // Of the same index.
-};
 
 /// An initiator that a target has an entry for.
 struct Initiator {
   std::optional<Authentication> own;  // Without it, the target's holds.
-  std::optional<LunMap> units;        // Likewise.
+  std::optional<scsi::LunMap> units;  // Likewise.
 };
 
 /// Who may log in to a target, where, and what they see.
@@ -47,7 +27,7 @@ struct TargetSettings {
   bool is_shown_to_any = false;  // Discovery tells of it whoever asks.
   Authentication authentication;
   std::map<std::string, Initiator> initiators;
-  LunMap units;
+  scsi::LunMap units;
   std::vector<SocketAddress> portals;  // None: wherever initiators come.
 };
 
@@ -81,7 +61,7 @@ class Target final {
   /// `own`.
   std::vector<SocketAddress> addresses_for(const SocketAddress& own) const;
   const Authentication& authentication_of(const std::string& initiator) const;
-  const LunMap& units_of(const std::string& initiator) const;
+  const scsi::LunMap& units_of(const std::string& initiator) const;
   const TargetSettings& settings() const { return settings_; }
 
  private:

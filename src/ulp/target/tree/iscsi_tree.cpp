@@ -136,7 +136,7 @@ iscsi::Initiator IscsiTree::initiator_of(const Node& acl, bool group_demands) {
   const std::string own = text_of(*acl.child("attrib"), "authentication");
   const bool is_demanded = own == "-1" ? group_demands : own == "1";
   iscsi::Initiator initiator{.own = authentication_of(*acl.child("auth"), is_demanded),
-                             .units = iscsi::LunMap()};
+                             .units = scsi::LunMap()};
   for (const auto& mapped : acl.children) {
     const Node* const unit = mapped->linked();
     const Node* const device = unit == nullptr ? nullptr : unit->linked();
