@@ -88,7 +88,7 @@ TEST_F(DatagramPortTest, PostsWhatFitsAndCountsWhatHasLeft) {
 }
 
 TEST_F(DatagramPortTest, HeaderIsCopied) {
-  std::array<std::byte, DatagramPort::kHeaderBytesMax> header{};
+  std::array<std::byte, 64> header{};
   header.fill(std::byte{0x22});
   auto one = datagrams(1, header);
   std::array<std::byte, 100> memory{};
