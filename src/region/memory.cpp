@@ -114,6 +114,7 @@ bool copy_by_kernel(pid_t process, std::byte* here, std::uint64_t there, std::ui
     const iovec local{here, length};
     const std::array remote{iovec{pointer_to(there), before},
                             iovec{pointer_to(there + before), last}};
+    errno = 0;
     const ssize_t copied = copy(process, &local, 1, remote.data(), remote.size(), 0);
     if (copied <= 0) return false;
     here += copied;

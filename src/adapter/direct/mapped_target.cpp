@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include <sched.h>
@@ -138,8 +139,9 @@ MappedTarget::Copied MappedTarget::copy_by_kernel(const region::Region& there,
   constexpr std::uint64_t kBytesPerNs = 10;
   if (peer_->moves_memory()) return Copied::later;
   pay(there, kCallNs + length / kBytesPerNs);
-  const bool copied = peer_->copy_by_kernel(here, address, length, to_peer);
-  return copied ? Copied::all : Copied::there_refused;
+  if (peer_->copy_by_kernel(here, address, length, to_peer)) return Copied::all;
+  // A process that ends has lost its memory some time before it is known to be gone.
+  return errno == ESRCH ? Copied::later : Copied::there_refused;
 }
 
 /// Counts what this use of the peer's memory has cost because it is not mapped here. If that is as
