@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'END'
-Usage: ./setup.sh [test] [compat] [peers] [nfs] [lint] [nic] [package]
+Usage: ./setup.sh [test] [compat] [peers] [nfs] [targets] [lint] [nic] [package]
 
 Installs the Debian packages that Verbatim needs (the list: dev/packages.txt), configures the release
 preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibverbs.so.1.
@@ -14,6 +14,7 @@ preset and builds it: build/bin/verbatim, build/bin/verbatimd, build/lib/libibve
   compat also installs the programs that ./compat.sh runs
   peers  also installs what ./test.sh --peers makes its guest of
   nfs    also installs the NFS servers of the tests; their packages start services where systemd runs
+  targets also installs targetcli and iSCSI's programs; their packages have services, too
   lint   also installs what .ci/run needs to check form
   nic    also builds the DPDK driver of the SmartNIC (Debian 12), which Open vSwitch loads
   package also makes Debian packages of what it has built: build/debs/*.deb

@@ -117,7 +117,7 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
     options = parser.parse_args()
-    if not are_installed("targetcli"):
+    if not are_installed("targetcli", "iscsid", "iscsiadm"):
         return SKIPPED
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)

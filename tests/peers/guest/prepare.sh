@@ -16,8 +16,8 @@ readonly modules_on_demand=(nvme_rdma nvmet_rdma loop ext4 rpcrdma nfsv3 nfsv4 n
 readonly programs=(ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat
   rping ucmatose udaddy rdma_client rdma_server rstream riostream udpong qperf rdma ip
-  nvme fio mkfs.ext4 sg_reset iscsid iscsiadm)
-readonly programs_if_installed=(mount.nfs exportfs rpc.mountd) # ./setup.sh nfs
+  nvme fio mkfs.ext4 sg_reset)
+readonly programs_if_installed=(mount.nfs exportfs rpc.mountd iscsid iscsiadm) # ./setup.sh nfs targets
 
 say() { echo "guest: $*"; }
 die() {
