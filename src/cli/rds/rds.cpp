@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/program.h"
 #include "cli/rds/broker.h"
 #include "cli/rds/ping.h"
-#include "cli/program.h"
 #include "cli/rds/rds_text.h"
 #include "cli/services/service_command.h"
 
