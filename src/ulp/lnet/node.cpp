@@ -226,8 +226,9 @@ void Node::answer_get(const LnetHeader& get, TimeNs now) {
     const ByteSpan from(lent->memory.data, bytes);
     if (bytes <= Message::kPayloadMax) {
       reply.small.assign(from.begin(), from.end());
-    } else if ((reply.bulk = buffers_.take())) {
-      std::memcpy(reply.bulk->memory.data, from.data(), bytes);
+    } else if (const auto buffer = buffers_.take()) {
+      reply.bulk = buffer;
+      std::memcpy(buffer->memory.data, from.data(), bytes);
       reply.header.payload_bytes = bytes;
     }
     portals_->on_given(get, *lent);
