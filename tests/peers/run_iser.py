@@ -131,6 +131,9 @@ def main():
                 for part in PARTS:
                     part(guest, target)
                     print(f"passed: {part.__name__}", flush=True)
+            except Failure:
+                print(f"the target: {target.show()}\nthe guest's kernel: {guest.run('dmesg | tail -n 40')}", flush=True)
+                raise
             finally:
                 target.verbatim("down")
     return 0
