@@ -33,81 +33,16 @@ function __verbatim_fabrics
     verbatim fabric show --names 2>/dev/null
 end
 
-function __verbatim_is_before_fabric_command
+# Whether a command of this group (fabric, target, ...) is asked for.
+function __verbatim_is_before_command_of
     set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = fabric
+    test (count $words) -eq 2; and test $words[2] = $argv[1]
 end
 
-# Whether the command of `fabric` is one of these.
-function __verbatim_is_in_fabric
+# Whether the command of the group in the first argument is one of the others, and no other command line has begun.
+function __verbatim_is_in_group
     set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = fabric; and contains -- $words[3] $argv
-end
-
-function __verbatim_is_before_cluster_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = cluster
-end
-
-# Whether the command of `cluster` is one of these, and the other command line has not begun.
-function __verbatim_is_in_cluster
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = cluster; and contains -- $words[3] $argv; and not contains -- -- $words
-end
-
-function __verbatim_is_before_ipoib_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = ipoib
-end
-
-# Whether the command of `ipoib` is one of these.
-function __verbatim_is_in_ipoib
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = ipoib; and contains -- $words[3] $argv
-end
-
-function __verbatim_is_before_rds_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = rds
-end
-
-# Whether the command of `rds` is one of these.
-function __verbatim_is_in_rds
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = rds; and contains -- $words[3] $argv
-end
-
-function __verbatim_is_before_lnet_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = lnet
-end
-
-# Whether the command of `lnet` is one of these.
-function __verbatim_is_in_lnet
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = lnet; and contains -- $words[3] $argv
-end
-
-function __verbatim_is_before_target_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = target
-end
-
-# Whether the command of `target` is one of these.
-function __verbatim_is_in_target
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = target; and contains -- $words[3] $argv
-end
-
-function __verbatim_is_before_nfs_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = nfs
-end
-
-# Whether the command of `nfs` is one of these.
-function __verbatim_is_in_nfs
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = nfs; and contains -- $words[3] $argv
+    test (count $words) -ge 3; and test $words[2] = $argv[1]; and contains -- $words[3] $argv[2..]; and not contains -- -- $words
 end
 
 # Whether a disk's URL is asked for, or one of its options.
@@ -119,17 +54,6 @@ end
 function __verbatim_is_in_disk_list
     set -l words (commandline -opc)
     test (count $words) -ge 3; and test $words[2] = disk; and test $words[3] = list
-end
-
-function __verbatim_is_before_nic_command
-    set -l words (commandline -opc)
-    test (count $words) -eq 2; and test $words[2] = nic
-end
-
-# Whether the command of `nic` is one of these, and the other command line has not begun.
-function __verbatim_is_in_nic
-    set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = nic; and contains -- $words[3] $argv; and not contains -- -- $words
 end
 
 complete -c verbatim -f
@@ -156,7 +80,7 @@ complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -175,67 +99,67 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_target up down show; or __verbatim_is_in_nfs serve client show down; or __verbatim_is_in_ipoib up down show neigh; or __verbatim_is_in_lnet up down show ping test; or __verbatim_is_in_rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
 complete -c verbatim -n '__verbatim_is_in run' -l rds -d 'It has AF_RDS sockets'
-complete -c verbatim -n __verbatim_is_before_rds_command -a up -d 'Keep a broker'
-complete -c verbatim -n __verbatim_is_before_rds_command -a down -d 'End the broker'
-complete -c verbatim -n __verbatim_is_before_rds_command -a show -d 'Show peers, sockets and counters'
-complete -c verbatim -n __verbatim_is_before_rds_command -a ping -d 'Ask a peer for an answer'
-complete -c verbatim -n '__verbatim_is_in_rds show' -l json -d 'Print JSON'
-complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s c -l count -d 'So many'
-complete -c verbatim -n '__verbatim_is_in_rds ping' -x -s i -l interval -d 'Seconds between two'
-complete -c verbatim -n '__verbatim_is_in_rds ping' -x -l from -d 'An address of the node'
-complete -c verbatim -n __verbatim_is_before_lnet_command -a up -d 'Start a node'
-complete -c verbatim -n __verbatim_is_before_lnet_command -a down -d 'End a node'
-complete -c verbatim -n __verbatim_is_before_lnet_command -a show -d 'Show peers and counters'
-complete -c verbatim -n __verbatim_is_before_lnet_command -a ping -d 'Ask another node who it is'
-complete -c verbatim -n __verbatim_is_before_lnet_command -a test -d 'Test the way to another node'
-complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l net -a o2ib -d 'A network it is at'
-complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l route -d 'Which node leads to a network'
-complete -c verbatim -n '__verbatim_is_in_lnet up' -x -l port -a 987 -d 'Of all nodes'
-complete -c verbatim -n '__verbatim_is_in_lnet show' -l json -d 'Print JSON'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -l read -d 'It sends bulks'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -l write -d 'It fetches bulks'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l bytes -a '4096 65536 1048576' -d 'Of a bulk'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l requests -d 'How many'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l concurrency -d 'At once'
-complete -c verbatim -n '__verbatim_is_in_lnet test' -x -l check -a 'full simple none' -d 'Bytes that are compared'
-complete -c verbatim -n __verbatim_is_before_ipoib_command -a up -d 'Make an interface'
-complete -c verbatim -n __verbatim_is_before_ipoib_command -a down -d 'Remove an interface'
-complete -c verbatim -n __verbatim_is_before_ipoib_command -a show -d 'Show an interface, its groups and counters'
-complete -c verbatim -n __verbatim_is_before_ipoib_command -a neigh -d 'Show neighbours'
-complete -c verbatim -n '__verbatim_is_in_ipoib up down show neigh' -x -l name -a ib0 -d 'The interface'
-complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l mode -a 'datagram connected' -d 'How packets travel'
-complete -c verbatim -n '__verbatim_is_in_ipoib up' -x -l pkey -d 'Its partition'
-complete -c verbatim -n '__verbatim_is_in_ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
-complete -c verbatim -n '__verbatim_is_in_ipoib show' -l json -d 'Print JSON'
-complete -c verbatim -n __verbatim_is_before_nfs_command -a serve -d 'Serve an NFS server\'s files over RDMA'
-complete -c verbatim -n __verbatim_is_before_nfs_command -a client -d 'Reach an RDMA server for clients that speak TCP'
-complete -c verbatim -n __verbatim_is_before_nfs_command -a show -d 'Show a node\'s NFS gateways and their clients'
-complete -c verbatim -n __verbatim_is_before_nfs_command -a down -d 'End a node\'s NFS gateways'
-complete -c verbatim -n '__verbatim_is_in_nfs serve' -x -l to -a 127.0.0.1 -d 'The NFS server, over TCP'
-complete -c verbatim -n '__verbatim_is_in_nfs serve client' -x -l listen -d 'Where clients connect'
-complete -c verbatim -n '__verbatim_is_in_nfs show' -l json -d 'Print JSON'
-complete -c verbatim -n __verbatim_is_before_target_command -a up -d 'Start a node\'s target'
-complete -c verbatim -n __verbatim_is_before_target_command -a down -d 'End a node\'s target'
-complete -c verbatim -n __verbatim_is_before_target_command -a show -d 'Show a target\'s disks, hosts and refusals'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l nvme -d 'Name of the subsystem'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l ram -a '64M 1G' -d 'Size of the disk'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l block -a '512 4096' -d 'Bytes of a block'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l listen -d 'Where hosts connect'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-host -d 'A host that may connect'
-complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-host -d 'All hosts may connect'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi -d 'Name of the iSCSI target'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l iscsi-listen -d 'Where initiators connect'
-complete -c verbatim -n '__verbatim_is_in_target up' -r -l iscsi-auth -d 'File of users and secrets of CHAP'
-complete -c verbatim -n '__verbatim_is_in_target up' -f -l srp -d 'Identifier of an SRP port'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l srp-listen -d 'Where SRP initiators connect'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-srp-initiator -d 'A port that may log in'
-complete -c verbatim -n '__verbatim_is_in_target up' -f -l allow-any-srp-initiator -d 'All SRP initiators may log in'
-complete -c verbatim -n '__verbatim_is_in_target up' -x -l allow-initiator -d 'An initiator that may log in'
-complete -c verbatim -n '__verbatim_is_in_target up' -l allow-any-initiator -d 'All initiators may log in'
-complete -c verbatim -n '__verbatim_is_in_target show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_before_command_of rds' -a up -d 'Keep a broker'
+complete -c verbatim -n '__verbatim_is_before_command_of rds' -a down -d 'End the broker'
+complete -c verbatim -n '__verbatim_is_before_command_of rds' -a show -d 'Show peers, sockets and counters'
+complete -c verbatim -n '__verbatim_is_before_command_of rds' -a ping -d 'Ask a peer for an answer'
+complete -c verbatim -n '__verbatim_is_in_group rds show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -s c -l count -d 'So many'
+complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -s i -l interval -d 'Seconds between two'
+complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -l from -d 'An address of the node'
+complete -c verbatim -n '__verbatim_is_before_command_of lnet' -a up -d 'Start a node'
+complete -c verbatim -n '__verbatim_is_before_command_of lnet' -a down -d 'End a node'
+complete -c verbatim -n '__verbatim_is_before_command_of lnet' -a show -d 'Show peers and counters'
+complete -c verbatim -n '__verbatim_is_before_command_of lnet' -a ping -d 'Ask another node who it is'
+complete -c verbatim -n '__verbatim_is_before_command_of lnet' -a test -d 'Test the way to another node'
+complete -c verbatim -n '__verbatim_is_in_group lnet up' -x -l net -a o2ib -d 'A network it is at'
+complete -c verbatim -n '__verbatim_is_in_group lnet up' -x -l route -d 'Which node leads to a network'
+complete -c verbatim -n '__verbatim_is_in_group lnet up' -x -l port -a 987 -d 'Of all nodes'
+complete -c verbatim -n '__verbatim_is_in_group lnet show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -l read -d 'It sends bulks'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -l write -d 'It fetches bulks'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -x -l bytes -a '4096 65536 1048576' -d 'Of a bulk'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -x -l requests -d 'How many'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -x -l concurrency -d 'At once'
+complete -c verbatim -n '__verbatim_is_in_group lnet test' -x -l check -a 'full simple none' -d 'Bytes that are compared'
+complete -c verbatim -n '__verbatim_is_before_command_of ipoib' -a up -d 'Make an interface'
+complete -c verbatim -n '__verbatim_is_before_command_of ipoib' -a down -d 'Remove an interface'
+complete -c verbatim -n '__verbatim_is_before_command_of ipoib' -a show -d 'Show an interface, its groups and counters'
+complete -c verbatim -n '__verbatim_is_before_command_of ipoib' -a neigh -d 'Show neighbours'
+complete -c verbatim -n '__verbatim_is_in_group ipoib up down show neigh' -x -l name -a ib0 -d 'The interface'
+complete -c verbatim -n '__verbatim_is_in_group ipoib up' -x -l mode -a 'datagram connected' -d 'How packets travel'
+complete -c verbatim -n '__verbatim_is_in_group ipoib up' -x -l pkey -d 'Its partition'
+complete -c verbatim -n '__verbatim_is_in_group ipoib up' -r -l netns -d 'Its network namespace: a process or a file'
+complete -c verbatim -n '__verbatim_is_in_group ipoib show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_before_command_of nfs' -a serve -d 'Serve an NFS server\'s files over RDMA'
+complete -c verbatim -n '__verbatim_is_before_command_of nfs' -a client -d 'Reach an RDMA server for clients that speak TCP'
+complete -c verbatim -n '__verbatim_is_before_command_of nfs' -a show -d 'Show a node\'s NFS gateways and their clients'
+complete -c verbatim -n '__verbatim_is_before_command_of nfs' -a down -d 'End a node\'s NFS gateways'
+complete -c verbatim -n '__verbatim_is_in_group nfs serve' -x -l to -a 127.0.0.1 -d 'The NFS server, over TCP'
+complete -c verbatim -n '__verbatim_is_in_group nfs serve client' -x -l listen -d 'Where clients connect'
+complete -c verbatim -n '__verbatim_is_in_group nfs show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_before_command_of target' -a up -d 'Start a node\'s target'
+complete -c verbatim -n '__verbatim_is_before_command_of target' -a down -d 'End a node\'s target'
+complete -c verbatim -n '__verbatim_is_before_command_of target' -a show -d 'Show a target\'s disks, hosts and refusals'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l nvme -d 'Name of the subsystem'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l ram -a '64M 1G' -d 'Size of the disk'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l block -a '512 4096' -d 'Bytes of a block'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l listen -d 'Where hosts connect'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-host -d 'A host that may connect'
+complete -c verbatim -n '__verbatim_is_in_group target up' -l allow-any-host -d 'All hosts may connect'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l iscsi -d 'Name of the iSCSI target'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l iscsi-listen -d 'Where initiators connect'
+complete -c verbatim -n '__verbatim_is_in_group target up' -r -l iscsi-auth -d 'File of users and secrets of CHAP'
+complete -c verbatim -n '__verbatim_is_in_group target up' -f -l srp -d 'Identifier of an SRP port'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l srp-listen -d 'Where SRP initiators connect'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-srp-initiator -d 'A port that may log in'
+complete -c verbatim -n '__verbatim_is_in_group target up' -f -l allow-any-srp-initiator -d 'All SRP initiators may log in'
+complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-initiator -d 'An initiator that may log in'
+complete -c verbatim -n '__verbatim_is_in_group target up' -l allow-any-initiator -d 'All initiators may log in'
+complete -c verbatim -n '__verbatim_is_in_group target show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_in_disk -a list -d 'Show the disks that are served'
 complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
@@ -244,69 +168,69 @@ complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret 
 complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
 complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
 complete -c verbatim -n __verbatim_is_in_disk_list -l json -d 'Print JSON'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a up -d 'Start a fabric'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a down -d 'End a fabric and its subnet manager'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a show -d 'Show nodes and links, and their states'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a link -d 'Take a cable out, put it in, or make it worse'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a trunk -d 'Plug in a cable to a fabric elsewhere'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a capture -d 'Write packets on cables into a file'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a check -d 'Check what the subnet manager has programmed'
-complete -c verbatim -n __verbatim_is_before_fabric_command -a generate -d 'Make a topology of many hosts'
-complete -c verbatim -n '__verbatim_is_in_fabric up down show link trunk capture check' -x -l name -a '(__verbatim_fabrics)' -d 'The fabric'
-complete -c verbatim -n '__verbatim_is_in_fabric up' -F
-complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l manager -a 'none opensm' -d 'Subnet manager'
-complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l rate -a 'link unlimited' -d 'Rate of links'
-complete -c verbatim -n '__verbatim_is_in_fabric up' -x -l ends-with -a '(__fish_complete_pids)' -d 'End with this process'
-complete -c verbatim -n '__verbatim_is_in_fabric show' -l json -d 'Print everything as JSON'
-complete -c verbatim -n '__verbatim_is_in_fabric show' -l names -d 'Print the names of the fabrics alone'
-complete -c verbatim -n '__verbatim_is_in_fabric show' -r -F -l svg -d 'Draw it into this file'
-complete -c verbatim -n '__verbatim_is_in_fabric check' -x -l service-level -d 'Of packets'
-complete -c verbatim -n '__verbatim_is_in_fabric capture' -F
-complete -c verbatim -n '__verbatim_is_in_fabric capture' -x -l link -d 'Of this cable alone'
-complete -c verbatim -n '__verbatim_is_in_fabric capture' -x -l for -a '10s 1min' -d 'End it after this time'
-complete -c verbatim -n '__verbatim_is_in_fabric link' -a 'down up degrade errors 1x SDR 1e-9'
-complete -c verbatim -n '__verbatim_is_in_fabric trunk' -x -l listen -d 'Where the other side finds this one'
-complete -c verbatim -n '__verbatim_is_in_fabric trunk' -x -l to -d 'Where the other side is'
-complete -c verbatim -n '__verbatim_is_in_fabric trunk' -x -l rate -a '4xEDR 4xHDR 4xNDR 4xXDR' -d 'Width and speed'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -a 'fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l hosts -d 'How many hosts'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l ports -a '1 2' -d 'Of each host'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l switch-ports -d 'Of each switch'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l oversubscription -d 'Hosts of a leaf for each uplink'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l rate -a '4xEDR 4xHDR 4xNDR 4xXDR' -d 'Of each link'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l length -d 'Of each cable, in metres'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l guid-base -d 'In all GUIDs'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l name-prefix -d 'Before all names'
-complete -c verbatim -n '__verbatim_is_in_fabric generate' -x -l format -a 'ibnetdiscover ibsim' -d 'Of the output'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a up -d 'Start a fabric'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a down -d 'End a fabric and its subnet manager'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a show -d 'Show nodes and links, and their states'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a link -d 'Take a cable out, put it in, or make it worse'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a trunk -d 'Plug in a cable to a fabric elsewhere'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a capture -d 'Write packets on cables into a file'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a check -d 'Check what the subnet manager has programmed'
+complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a generate -d 'Make a topology of many hosts'
+complete -c verbatim -n '__verbatim_is_in_group fabric up down show link trunk capture check' -x -l name -a '(__verbatim_fabrics)' -d 'The fabric'
+complete -c verbatim -n '__verbatim_is_in_group fabric up' -F
+complete -c verbatim -n '__verbatim_is_in_group fabric up' -x -l manager -a 'none opensm' -d 'Subnet manager'
+complete -c verbatim -n '__verbatim_is_in_group fabric up' -x -l rate -a 'link unlimited' -d 'Rate of links'
+complete -c verbatim -n '__verbatim_is_in_group fabric up' -x -l ends-with -a '(__fish_complete_pids)' -d 'End with this process'
+complete -c verbatim -n '__verbatim_is_in_group fabric show' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in_group fabric show' -l names -d 'Print the names of the fabrics alone'
+complete -c verbatim -n '__verbatim_is_in_group fabric show' -r -F -l svg -d 'Draw it into this file'
+complete -c verbatim -n '__verbatim_is_in_group fabric check' -x -l service-level -d 'Of packets'
+complete -c verbatim -n '__verbatim_is_in_group fabric capture' -F
+complete -c verbatim -n '__verbatim_is_in_group fabric capture' -x -l link -d 'Of this cable alone'
+complete -c verbatim -n '__verbatim_is_in_group fabric capture' -x -l for -a '10s 1min' -d 'End it after this time'
+complete -c verbatim -n '__verbatim_is_in_group fabric link' -a 'down up degrade errors 1x SDR 1e-9'
+complete -c verbatim -n '__verbatim_is_in_group fabric trunk' -x -l listen -d 'Where the other side finds this one'
+complete -c verbatim -n '__verbatim_is_in_group fabric trunk' -x -l to -d 'Where the other side is'
+complete -c verbatim -n '__verbatim_is_in_group fabric trunk' -x -l rate -a '4xEDR 4xHDR 4xNDR 4xXDR' -d 'Width and speed'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -a 'fat-tree dragonfly+ torus-2d torus-3d hypercube full-mesh two-subnets'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l hosts -d 'How many hosts'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l ports -a '1 2' -d 'Of each host'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l switch-ports -d 'Of each switch'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l oversubscription -d 'Hosts of a leaf for each uplink'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l rate -a '4xEDR 4xHDR 4xNDR 4xXDR' -d 'Of each link'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l length -d 'Of each cable, in metres'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l guid-base -d 'In all GUIDs'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l name-prefix -d 'Before all names'
+complete -c verbatim -n '__verbatim_is_in_group fabric generate' -x -l format -a 'ibnetdiscover ibsim' -d 'Of the output'
 
-complete -c verbatim -n __verbatim_is_before_cluster_command -a up -d 'Make nodes'
-complete -c verbatim -n __verbatim_is_before_cluster_command -a run -d 'Run a program on a node'
-complete -c verbatim -n __verbatim_is_before_cluster_command -a show -d 'Show nodes, programs and packets between them'
-complete -c verbatim -n __verbatim_is_before_cluster_command -a down -d 'End programs on the nodes, and the nodes'
-complete -c verbatim -n __verbatim_is_before_cluster_command -a agent -d 'Takes the place of ssh'
-complete -c verbatim -n '__verbatim_is_in_cluster up run show down' -x -l name -d 'The cluster'
-complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l nodes -d 'How many'
-complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l slots -d 'Of a node, in a hostfile'
-complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l protocol -a 'roce iwarp' -d 'What their adapters speak'
-complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l hosts -d 'Of a fabric: each is a node'
-complete -c verbatim -n '__verbatim_is_in_cluster up' -x -l fabric -a '(__verbatim_fabrics)' -d 'Of the hosts'
-complete -c verbatim -n '__verbatim_is_in_cluster run' -x -l on -a 'n1 n2 n3 n4' -d 'The node'
-complete -c verbatim -n '__verbatim_is_in_cluster show' -l json -d 'Print the status of each node as JSON'
-complete -c verbatim -n '__verbatim_is_in_cluster show' -l hostfile -d 'Print a hostfile for mpirun'
+complete -c verbatim -n '__verbatim_is_before_command_of cluster' -a up -d 'Make nodes'
+complete -c verbatim -n '__verbatim_is_before_command_of cluster' -a run -d 'Run a program on a node'
+complete -c verbatim -n '__verbatim_is_before_command_of cluster' -a show -d 'Show nodes, programs and packets between them'
+complete -c verbatim -n '__verbatim_is_before_command_of cluster' -a down -d 'End programs on the nodes, and the nodes'
+complete -c verbatim -n '__verbatim_is_before_command_of cluster' -a agent -d 'Takes the place of ssh'
+complete -c verbatim -n '__verbatim_is_in_group cluster up run show down' -x -l name -d 'The cluster'
+complete -c verbatim -n '__verbatim_is_in_group cluster up' -x -l nodes -d 'How many'
+complete -c verbatim -n '__verbatim_is_in_group cluster up' -x -l slots -d 'Of a node, in a hostfile'
+complete -c verbatim -n '__verbatim_is_in_group cluster up' -x -l protocol -a 'roce iwarp' -d 'What their adapters speak'
+complete -c verbatim -n '__verbatim_is_in_group cluster up' -x -l hosts -d 'Of a fabric: each is a node'
+complete -c verbatim -n '__verbatim_is_in_group cluster up' -x -l fabric -a '(__verbatim_fabrics)' -d 'Of the hosts'
+complete -c verbatim -n '__verbatim_is_in_group cluster run' -x -l on -a 'n1 n2 n3 n4' -d 'The node'
+complete -c verbatim -n '__verbatim_is_in_group cluster show' -l json -d 'Print the status of each node as JSON'
+complete -c verbatim -n '__verbatim_is_in_group cluster show' -l hostfile -d 'Print a hostfile for mpirun'
 
-complete -c verbatim -n __verbatim_is_before_nic_command -a up -d 'Start a card'
-complete -c verbatim -n __verbatim_is_before_nic_command -a show -d 'Show a card, its ports and its driver'
-complete -c verbatim -n __verbatim_is_before_nic_command -a flows -d 'Show the rules and what they counted'
-complete -c verbatim -n __verbatim_is_before_nic_command -a stats -d 'Show what the ports have counted'
-complete -c verbatim -n __verbatim_is_before_nic_command -a down -d 'End a card'
-complete -c verbatim -n __verbatim_is_before_nic_command -a ovs -d 'Open vSwitch of Debian with a card'
-complete -c verbatim -n '__verbatim_is_in_nic up show flows stats down' -x -l name -d 'The card'
-complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l vfs -d 'How many functions'
-complete -c verbatim -n '__verbatim_is_in_nic up ovs' -x -l mode -a 'host dpu' -d 'Where Open vSwitch is'
-complete -c verbatim -n '__verbatim_is_in_nic up' -x -l prefix -d 'Of the interfaces'
-complete -c verbatim -n '__verbatim_is_in_nic up' -x -l rules -d 'Room for rules'
-complete -c verbatim -n '__verbatim_is_in_nic up' -r -l socket -d 'Where a driver connects'
-complete -c verbatim -n '__verbatim_is_in_nic up' -r -l device -d 'Of the kernel\'s driver'
-complete -c verbatim -n '__verbatim_is_in_nic show flows stats' -l json -d 'Print everything as JSON'
-complete -c verbatim -n '__verbatim_is_in_nic stats' -l watch -d 'Once a second'
-complete -c verbatim -n '__verbatim_is_in_nic ovs' -a 'up down shell host' -d 'What to do'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a up -d 'Start a card'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a show -d 'Show a card, its ports and its driver'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a flows -d 'Show the rules and what they counted'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a stats -d 'Show what the ports have counted'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a down -d 'End a card'
+complete -c verbatim -n '__verbatim_is_before_command_of nic' -a ovs -d 'Open vSwitch of Debian with a card'
+complete -c verbatim -n '__verbatim_is_in_group nic up show flows stats down' -x -l name -d 'The card'
+complete -c verbatim -n '__verbatim_is_in_group nic up ovs' -x -l vfs -d 'How many functions'
+complete -c verbatim -n '__verbatim_is_in_group nic up ovs' -x -l mode -a 'host dpu' -d 'Where Open vSwitch is'
+complete -c verbatim -n '__verbatim_is_in_group nic up' -x -l prefix -d 'Of the interfaces'
+complete -c verbatim -n '__verbatim_is_in_group nic up' -x -l rules -d 'Room for rules'
+complete -c verbatim -n '__verbatim_is_in_group nic up' -r -l socket -d 'Where a driver connects'
+complete -c verbatim -n '__verbatim_is_in_group nic up' -r -l device -d 'Of the kernel\'s driver'
+complete -c verbatim -n '__verbatim_is_in_group nic show flows stats' -l json -d 'Print everything as JSON'
+complete -c verbatim -n '__verbatim_is_in_group nic stats' -l watch -d 'Once a second'
+complete -c verbatim -n '__verbatim_is_in_group nic ovs' -a 'up down shell host' -d 'What to do'
