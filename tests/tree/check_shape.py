@@ -40,6 +40,8 @@ def readme_faults(root):
             yield f"{relative}/ has no README.md"
         elif len(readme.read_text(encoding="utf-8").splitlines()) > README_LINES_MAX:
             yield f"{relative}/README.md has more than {README_LINES_MAX} lines"
+        elif not readme.read_text(encoding="utf-8").startswith("# "):
+            yield f"{relative}/README.md has no heading: was it formatted as code?"
 
 
 def sources_of(root):
