@@ -35,7 +35,6 @@ std::optional<Nid> Node::next_hop(Nid to) const {
 void Node::on_message(LinkId id, ByteSpan bytes, TimeNs now) {
   const auto found = links_.find(id);
   if (found == links_.end() || found->second.connection == nullptr) return;
-  ++counters_.received;
   mark(id);
   found->second.connection->on_message(bytes, now);
 }
@@ -70,7 +69,7 @@ void Node::pump(LinkId id, TimeNs now, Output& out) {
 }
 
 void Node::drop(Parcel& parcel) {
-  ++counters_.dropped;
+  counters_.dropped.count(parcel.header.payload_bytes);
   if (parcel.bulk) buffers_.give_back(*std::exchange(parcel.bulk, std::nullopt));
 }
 
@@ -88,6 +87,8 @@ bool Node::route(Parcel parcel, TimeNs now) {
     buffers_.give_back(*std::exchange(parcel.bulk, std::nullopt));
   }
   Peer& peer = peer_of(*hop);
+  (is_own(parcel.header.source) ? counters_.sent : counters_.forwarded)
+      .count(parcel.header.payload_bytes);
   if (peer.link) {
     mark(*peer.link);
     return links_.at(*peer.link).connection->send(std::move(parcel), now);
@@ -161,6 +162,7 @@ void Node::end_get(std::uint64_t object, ByteSpan payload, const std::string& wo
 
 void Node::on_parcel(Connection&, Parcel parcel, TimeNs now) {
   const Nid to = parcel.header.destination;
+  counters_.received.count(parcel.header.payload_bytes);
   if (is_own(to)) {
     deliver(parcel, now);
     if (parcel.bulk) buffers_.give_back(*parcel.bulk);
@@ -168,7 +170,6 @@ void Node::on_parcel(Connection&, Parcel parcel, TimeNs now) {
     return;
   }
   if (!forwards() || own_at(to.net()) == nullptr) return drop(parcel);
-  ++counters_.forwarded;
   route(std::move(parcel), now);
 }
 
@@ -200,7 +201,7 @@ void Node::deliver(Parcel& parcel, TimeNs now) {
     case Operation::hello:
       return;
   }
-  ++counters_.dropped;
+  counters_.dropped.count(header.payload_bytes);
 }
 
 std::vector<std::byte> Node::ping_info() const {
@@ -233,7 +234,7 @@ void Node::answer_get(const LnetHeader& get, TimeNs now) {
     }
     portals_->on_given(get, *lent);
   } else {
-    ++counters_.dropped;
+    counters_.dropped.count(0);
     return;  // As LNet: whoever asks gives up by itself.
   }
   if (!reply.bulk) reply.header.payload_bytes = static_cast<std::uint32_t>(reply.small.size());
@@ -248,10 +249,12 @@ bool Node::wants(const LnetHeader& header) {
 }
 
 std::optional<Buffer> Node::find(const LnetHeader& get) {
+  counters_.received.count(0);
   return is_own(get.destination) && portals_ != nullptr ? portals_->find(get) : std::nullopt;
 }
 
 void Node::on_given(const LnetHeader& get, const Buffer& buffer) {
+  counters_.sent.count(get.bytes);  // The answer, which the connection has written itself.
   if (portals_ != nullptr) portals_->on_given(get, buffer);
 }
 

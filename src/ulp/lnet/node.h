@@ -55,8 +55,13 @@ class Node final : public Above {
   static constexpr int kRacesMax = 20, kTriesMax = 3;
   static constexpr TimeNs kPatience = 50 * kSecond;
 
+  /// LNet's messages, and the bytes of their payloads.
+  struct Traffic {
+    std::uint64_t messages = 0, bytes = 0;
+    void count(std::uint64_t payload_bytes) { ++messages, bytes += payload_bytes; }
+  };
   struct Counters {
-    std::uint64_t received = 0, forwarded = 0, dropped = 0;
+    Traffic sent, received, forwarded, dropped;
   };
   /// What has become of a GET or ping: empty payload with `words` if nothing came.
   using OnReply = std::function<void(ByteSpan payload, const std::string& words, TimeNs now)>;

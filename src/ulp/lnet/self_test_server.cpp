@@ -37,7 +37,7 @@ void SelfTestServer::on_framework(const TestMessage& request, TestMessage& answe
   const TestSession id = request.session();
   switch (request.kind()) {
     case TestKind::make_session:
-      if (!session_) session_ = {id};
+      if (!session_) session_ = {id, now};
       [[fallthrough]];
     case TestKind::join:
       answer.set_status(enter(id, now));
@@ -55,6 +55,9 @@ void SelfTestServer::on_framework(const TestMessage& request, TestMessage& answe
       answer.set_status(request.is_for_client() ? EOPNOTSUPP : enter(id, now));
       break;
     case TestKind::statistics:
+      answer.set_status(enter(id, now));
+      if (answer.status() == 0) answer.set_statistics(statistics(now));
+      break;
     case TestKind::batch:  // Of clients: there is none to run, stop or ask.
       answer.set_status(enter(id, now));
       break;
@@ -62,6 +65,19 @@ void SelfTestServer::on_framework(const TestMessage& request, TestMessage& answe
       answer.set_status(EPROTO);
   }
   if (session_) answer.set_answer_session(session_->id);
+}
+
+TestStatistics SelfTestServer::statistics(TimeNs now) const {
+  const auto low = [](std::uint64_t count) { return static_cast<std::uint32_t>(count); };
+  const auto& [sent, received, forwarded, dropped] = node_.counters();
+  return {.session_ms = low((now - session_->began) / kMillisecond),
+          .bulk_errors = low(counters_.errors),
+          .requests = low(counters_.pings + counters_.reads + counters_.writes),
+          .fetched_bytes = counters_.fetched_bytes,
+          .sent_bytes = counters_.sent_bytes,
+          .messages = {low(sent.messages), low(received.messages), low(forwarded.messages),
+                       low(dropped.messages), sent.bytes, received.bytes, forwarded.bytes,
+                       dropped.bytes}};
 }
 
 void SelfTestServer::on_time(TimeNs now) {
@@ -83,12 +99,14 @@ void SelfTestServer::begin(const Waiting& bulk, TimeNs now) {
   const auto buffer = node_.buffers().take();
   if (request.kind == BulkKind::read) {
     ++counters_.reads;
+    counters_.sent_bytes += request.bytes;
     fill_bulk(request.check, {buffer->memory.data, request.bytes});
     const bool is_sent =
         node_.put(bulk.from, kAnswerPortal, request.bulk_bits, *buffer, request.bytes, now);
     return answer_bulk(bulk, is_sent ? 0 : EIO, now);
   }
   ++counters_.writes;
+  counters_.fetched_bytes += request.bytes;
   node_.get(
       bulk.from, kAnswerPortal, request.bulk_bits, request.bytes, *buffer,
       [this, bulk](ByteSpan bytes, const std::string& words, TimeNs at) {

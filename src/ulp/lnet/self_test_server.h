@@ -14,6 +14,7 @@ class SelfTestServer {
  public:
   struct Counters {
     std::uint64_t pings = 0, reads = 0, writes = 0, errors = 0;
+    std::uint64_t sent_bytes = 0, fetched_bytes = 0;
   };
   explicit SelfTestServer(Node& node) : node_(node) {}
 
@@ -29,7 +30,7 @@ class SelfTestServer {
   static constexpr std::size_t kWaitingMax = 256;
   struct Session {
     TestSession id;
-    TimeNs ends = 0;
+    TimeNs began = 0, ends = 0;
   };
   struct Waiting {
     Nid from;
@@ -38,6 +39,7 @@ class SelfTestServer {
 
   void on_framework(const TestMessage& request, TestMessage& answer, TimeNs now);
   std::uint32_t enter(const TestSession& id, TimeNs now);
+  TestStatistics statistics(TimeNs now) const;
   void begin(const Waiting& bulk, TimeNs now);
   void answer_bulk(const Waiting& bulk, std::uint32_t status, TimeNs now);
 

@@ -156,6 +156,37 @@ TEST(LnetWire, APingAndItsAnswer) {
   EXPECT_FALSE(decode_ping_info(bytes_of_hex("676e6970")));
 }
 
+TEST(LnetWire, StatisticsLieWhereLstReadsThem) {
+  TestMessage answer(answer_to(TestKind::statistics));
+  answer.set_statistics({1, 2, 3, 4, 5, {6, 7, 8, 9, 0x1000000000a, 11, 12, 13}});
+  EXPECT_EQ(hex_of(answer.bytes()).substr(48),
+            "00000000"
+            "00000000000000000000000000000000"
+            "01000000"
+            "00000000"
+            "00000000"
+            "02000000"
+            "00000000"
+            "00000000"
+            "00000000"
+            "03000000"
+            "00000000"
+            "00000000"
+            "0400000000000000"
+            "0500000000000000"
+            "00000000"
+            "00000000"
+            "00000000"
+            "06000000"
+            "07000000"
+            "08000000"
+            "09000000"
+            "0a00000000010000"
+            "0b00000000000000"
+            "0c00000000000000"
+            "0d00000000000000");
+}
+
 TEST(LnetWire, SelfTestsOfLinux) {
   const auto padded = [](std::string hex) {
     hex.resize(2 * TestMessage::kSize, '0');

@@ -299,6 +299,12 @@ TestResult run_test(World& world, Host& client, Nid server, const Tried& tried,
   return client.tests->client().result();
 }
 
+void expect_all_counted(const Node& from, const Node& to) {
+  const Node::Traffic sent = from.counters().sent, received = to.counters().received;
+  EXPECT_EQ(sent.messages, received.messages);
+  EXPECT_EQ(sent.bytes, received.bytes);
+}
+
 TEST(LnetWorld, SelfTestsMoveEveryByte) {
   for (const Tried& tried : kTried) {
     World world(tried.bytes);
@@ -309,6 +315,8 @@ TEST(LnetWorld, SelfTestsMoveEveryByte) {
     EXPECT_EQ(result.done, 60u);
     EXPECT_EQ(result.errors, 0u);
     EXPECT_FALSE(b.tests->server().has_session());
+    expect_all_counted(*a.node, *b.node);
+    expect_all_counted(*b.node, *a.node);
     world.run(world.now + 10 * kSecond);
     expect_all_buffers_free(a);
     expect_all_buffers_free(b);
@@ -331,8 +339,8 @@ TEST(LnetWorld, ARouterForwardsPingsAndBulks) {
     const TestResult result = run_test(world, a, nid(2, 1), tried, 40);
     EXPECT_EQ(result.words, "");
     EXPECT_EQ(result.done, 40u);
-    EXPECT_GT(router.node->counters().forwarded, 80u);
-    EXPECT_EQ(router.node->counters().dropped, 0u);
+    EXPECT_GT(router.node->counters().forwarded.messages, 80u);
+    EXPECT_EQ(router.node->counters().dropped.messages, 0u);
     world.run(world.now + 10 * kSecond);
     for (const Host* host : {&a, &b, &router}) expect_all_buffers_free(*host);
   }

@@ -93,6 +93,27 @@ void TestMessage::set_answer_session(const TestSession& session) {
   store_le(bytes_.data() + kBody + 12, session.stamp);
 }
 
+/// After the session's 16 bytes: counters of the framework (5 x 4 bytes), of requests (5 x 4, 2 x
+/// 8) and of LNet (7 x 4, 4 x 8).
+void TestMessage::set_statistics(const TestStatistics& statistics) {
+  std::byte* const framework = bytes_.data() + kBody + 20;
+  store_le(framework, statistics.session_ms);
+  store_le(framework + 12, statistics.bulk_errors);
+  std::byte* const requests = framework + 20;
+  store_le(requests + 8, statistics.requests);
+  store_le(requests + 20, statistics.fetched_bytes);
+  store_le(requests + 28, statistics.sent_bytes);
+  std::byte* const messages = requests + 36;
+  store_le(messages + 12, statistics.messages.sent);
+  store_le(messages + 16, statistics.messages.received);
+  store_le(messages + 20, statistics.messages.forwarded);
+  store_le(messages + 24, statistics.messages.dropped);
+  store_le(messages + 28, statistics.messages.sent_bytes);
+  store_le(messages + 36, statistics.messages.received_bytes);
+  store_le(messages + 44, statistics.messages.forwarded_bytes);
+  store_le(messages + 52, statistics.messages.dropped_bytes);
+}
+
 void TestMessage::set_answer_ping(std::uint32_t number) {
   store_le(bytes_.data() + kBody + 4, kPingMagic);
   store_le(bytes_.data() + kBody + 8, number);

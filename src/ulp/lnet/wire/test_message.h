@@ -47,6 +47,17 @@ struct TestSession {
   friend bool operator==(const TestSession&, const TestSession&) = default;
 };
 
+/// What a node has counted since its start, and of its session.
+struct TestStatistics {
+  std::uint32_t session_ms = 0, bulk_errors = 0;
+  std::uint32_t requests = 0;                       // That have come.
+  std::uint64_t fetched_bytes = 0, sent_bytes = 0;  // Of bulks.
+  struct {
+    std::uint32_t sent = 0, received = 0, forwarded = 0, dropped = 0;
+    std::uint64_t sent_bytes = 0, received_bytes = 0, forwarded_bytes = 0, dropped_bytes = 0;
+  } messages;  // Of LNet.
+};
+
 enum class BulkKind : std::uint32_t { read = 1, write = 2 };
 /// Which bytes are checked: none, the ends of each page, all.
 enum class BulkCheck : std::uint32_t { none = 1, simple = 2, full = 3 };
@@ -97,6 +108,7 @@ class TestMessage {
   void set_answer_session(const TestSession& session);
   /// make_session, join, debug: seconds without a word after which a session ends.
   void set_timeout(std::uint32_t seconds) { store_le(bytes_.data() + kBody + 20, seconds); }
+  void set_statistics(const TestStatistics& statistics);
   void set_answer_ping(std::uint32_t number);
   void set_answer_bits(std::uint64_t bits) { store_le(bytes_.data() + kBody, bits); }
 
