@@ -1,6 +1,7 @@
 #include "service/launch.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -45,13 +46,21 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+/// Above the numbers that the child uses.
+UniqueFd moved_up(int fd) {
+  const UniqueFd low(fd);
+  return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, kReadyFd + 1));
+}
+
 /// In the child: nothing here allocates.
-[[noreturn]] void become(const char* program, char** arguments, char** environment, int ready) {
+[[noreturn]] void become(const char* program, char** arguments, char** environment, int ready,
+                         int log) {
   setsid();
   if (fork() != 0) _exit(0);
   umask(022);  // The caller's may forbid the daemon its own files.
   const int null = open("/dev/null", O_RDWR);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) dup2(null, fd);
+  dup2(log, STDERR_FILENO);
   dup2(ready, kReadyFd);
   close_range(kReadyFd + 1, ~0U, 0);
   sigset_t none;
@@ -60,6 +69,15 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   execve(program, arguments, environment);
   dprintf(kReadyFd, "%d cannot start %s", errno, program);
   _exit(1);
+}
+
+/// What a daemon, and the libraries in it, have logged until it served: often the cause of its
+/// error.
+void pass_on(int log) {
+  std::array<char, 4096> part;
+  for (ssize_t length; (length = read(log, part.data(), part.size())) > 0;) {
+    if (write(STDERR_FILENO, part.data(), static_cast<std::size_t>(length)) < 0) return;
+  }
 }
 
 }  // namespace
@@ -99,20 +117,25 @@ Result<void> start_daemon(const Launch& launch) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return refuse_errno("pipe");
   const UniqueFd reading(ends[0]);
-  // Above the numbers that the child uses.
-  UniqueFd writing(fcntl(ends[1], F_DUPFD_CLOEXEC, kReadyFd + 1));
-  close(ends[1]);
-  if (!writing) return refuse_errno("pipe");
+  UniqueFd writing = moved_up(ends[1]);
+  // Neither side waits for the other: lines that have no room are lost.
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return refuse_errno("pipe");
+  const UniqueFd log(ends[0]);
+  UniqueFd logging = moved_up(ends[1]);
+  if (!writing || !logging) return refuse_errno("pipe");
   const pid_t child = fork();
   if (child < 0) return refuse_errno("fork");
   if (child == 0) {
     become(launch.program.c_str(), const_cast<char**>(argument_pointers.data()),
-           const_cast<char**>(environment_pointers.data()), writing.get());
+           const_cast<char**>(environment_pointers.data()), writing.get(), logging.get());
   }
   writing.reset();
+  logging.reset();
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  return wait_until_ready(reading.get(), launch.program, launch.patience);
+  auto ready = wait_until_ready(reading.get(), launch.program, launch.patience);
+  pass_on(log.get());
+  return ready;
 }
 
 }  // namespace verbatim::service

@@ -23,6 +23,7 @@ struct Launch {
 
 /// Starts a daemon and waits until it serves. It is nobody's child, in a session of its own, with
 /// /dev/null as its input and output, and has no descriptor of this process but the ready pipe.
+/// What it logs until it serves is printed to our standard error.
 /// Errors: what the daemon says, or ETIMEDOUT.
 Result<void> start_daemon(const Launch& launch);
 

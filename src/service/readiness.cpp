@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/log.h"
@@ -38,8 +39,13 @@ Readiness::Readiness(UniqueFd pipe) : pipe_(std::move(pipe)) {
 }
 
 void Readiness::tell() {
-  fail({0, ""});
+  const bool is_launched = fail({0, ""});
   tell_systemd();
+  struct stat log{};
+  if (!is_launched || fstat(STDERR_FILENO, &log) != 0 || !S_ISFIFO(log.st_mode)) return;
+  // The pipe of `start_daemon`, which reads it no more.
+  const UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  dup2(null.get(), STDERR_FILENO);
 }
 
 bool Readiness::fail(const Error& error) {

@@ -184,6 +184,19 @@ TEST_F(DaemonTest, OneThatIsKilledIsWaitedForByTheNext) {
   ASSERT_TRUE(start());
 }
 
+TEST_F(DaemonTest, WhoStartsItReadsWhatItLogsUntilItServes) {
+  setenv("VERBATIM_LOG", "info", 1);
+  testing::internal::CaptureStderr();
+  const auto started = start();
+  unsetenv("VERBATIM_LOG");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("echo 'one' serves"), std::string::npos);
+  ASSERT_TRUE(started);
+  // Then it has no pipe that nobody reads.
+  const auto log =
+      std::filesystem::read_symlink("/proc/" + std::to_string(process_of(kEcho)) + "/fd/2");
+  EXPECT_EQ(log, "/dev/null");
+}
+
 TEST_F(DaemonTest, LogsWithTimes) {
   const std::string log = folder_ + "/log";
   setenv("VERBATIM_LOG", "info", 1);

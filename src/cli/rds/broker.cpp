@@ -47,9 +47,9 @@ Result<std::string> find_rds_broker(bool stays) {
   std::vector<std::string> words{"rds", "--name", name.name};
   if (!stays) words.insert(words.end(), {"--until-idle", "yes"});
   const auto started = service::start_daemon({.program = *program, .arguments = words});
-  // EEXIST: another program was first.
-  if (!started && started.error().code != EEXIST) return std::unexpected(started.error());
-  return path_of(name);
+  auto path = path_of(name);
+  // Another program may have been first.
+  return path || started ? path : std::unexpected(started.error());
 }
 
 Result<void> use_rds_library() {
