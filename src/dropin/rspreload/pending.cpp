@@ -19,7 +19,6 @@
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/inherited.h"
 #include "ulp/rsocket/private.h"
-#include "ulp/sockets/epoll_sets.h"
 
 // Calls in this file go to libc, by `Inside`.
 namespace verbatim::rspreload {
@@ -101,9 +100,6 @@ Kind take_over(int fd, int number) {
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
   rclose(number);
-  std::shared_ptr<verbatim::ulp::sockets::Source> source;
-  if (done) verbatim_rsource(fd, &source);
-  if (source) verbatim::ulp::sockets::replace_in_sets(fd, source);
   return done ? Kind::rsocket : Kind::other;
 }
 
@@ -278,7 +274,6 @@ bool advance(int fd, int late_ms) {
   restore_environment();
   const Kind now = kind == Kind::passive ? advance_passive(fd, late_ms) : advance_active(fd, kind);
   replace_kind(fd, Kind::converting, now);
-  if (now == Kind::other) verbatim::ulp::sockets::replace_in_sets(fd, nullptr);
   return now == Kind::rsocket || now == Kind::other;
 }
 
