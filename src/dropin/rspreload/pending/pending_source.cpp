@@ -1,4 +1,4 @@
-#include "dropin/rspreload/pending_source.h"
+#include "dropin/rspreload/pending/pending_source.h"
 
 #include <array>
 #include <utility>
@@ -12,7 +12,7 @@
 #include "base/time.h"
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/inherited.h"
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/pending/pending.h"
 #include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
@@ -40,7 +40,11 @@ class PendingSource final : public ulp::sockets::Source {
     const Inside mark;
     pollfd state{.fd = fd_, .events = events, .revents = 0};
     if (poll(&state, 1, 0) <= 0) return 0;
-    if (kind == Kind::connecting && state.revents != POLLIN) become_active(fd_);
+    if (kind == Kind::connecting && state.revents != POLLIN) {
+      become_active(fd_);
+      const Outside calls;
+      advance(fd_, 0);  // A peer without this library: the kernel watches the socket from now on.
+    }
     return state.revents;
   }
 
