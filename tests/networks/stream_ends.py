@@ -76,9 +76,11 @@ def peeked(connection, listener):
 def full(connection, listener):
     """A sender that is not read from waits, and a poll says so; all arrives in the end."""
     if listener:
+        expect("the first byte", connection.recv(1), b"\0")
         with listener.accept()[0]:  # The other end is full.
             expect("what has come", set(read_all(connection)), {0})
         return
+    connection.sendall(b"\0")  # Both ends use the connection from now on.
     connection.setblocking(False)
     sent = 0
     while select.select([], [connection], [], 0.2)[1]:

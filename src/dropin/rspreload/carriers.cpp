@@ -116,8 +116,19 @@ int connect_as_tcp(int fd, const sockaddr* address, socklen_t length) {
   return connect(fd, address, length);
 }
 
+/// What counts for binding.
+void copy_reuse(int from, int to) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  getsockopt(from, SOL_SOCKET, SO_REUSEADDR, &value, &length);
+  rsetsockopt(to, SOL_SOCKET, SO_REUSEADDR, &value, sizeof value);
+  if (getsockopt(from, IPPROTO_IPV6, IPV6_V6ONLY, &value, &length) != 0) return;
+  rsetsockopt(to, IPPROTO_IPV6, IPV6_V6ONLY, &value, sizeof value);
+}
+
 /// The program's own address, if it has bound one.
 bool bind_as(int fd, int number) {
+  copy_reuse(fd, number);
   const auto local = SocketAddress::of_socket(fd);
   if (!local || local->port() == 0) return true;
   const SocketAddress own = unmapped(*local);
@@ -132,15 +143,16 @@ void copy_options(int from, int to) {
     int name;
   };
   constexpr std::array kOptions = {
-      Option{SOL_SOCKET, SO_REUSEADDR}, Option{SOL_SOCKET, SO_KEEPALIVE},
-      Option{SOL_SOCKET, SO_OOBINLINE}, Option{IPPROTO_TCP, TCP_NODELAY},
-      Option{IPPROTO_IPV6, IPV6_V6ONLY}};
+      Option{SOL_SOCKET, SO_KEEPALIVE},  Option{SOL_SOCKET, SO_OOBINLINE},
+      Option{SOL_SOCKET, SO_LINGER},     Option{SOL_SOCKET, SO_RCVTIMEO},
+      Option{SOL_SOCKET, SO_SNDTIMEO},   Option{IPPROTO_TCP, TCP_NODELAY},
+      Option{IPPROTO_TCP, TCP_KEEPIDLE}, Option{IPPROTO_TCP, TCP_KEEPINTVL},
+      Option{IPPROTO_TCP, TCP_KEEPCNT}};
   for (const auto& [level, name] : kOptions) {
-    int value = 0;
-    socklen_t length = sizeof value;
-    if (getsockopt(from, level, name, &value, &length) == 0 && value != 0) {
-      rsetsockopt(to, level, name, &value, sizeof value);
-    }
+    std::array<std::byte, sizeof(timeval)> value{};
+    socklen_t length = value.size();
+    if (getsockopt(from, level, name, value.data(), &length) != 0) continue;
+    rsetsockopt(to, level, name, value.data(), length);
   }
 }
 
@@ -219,6 +231,7 @@ int listen_by_rules(int fd, int backlog) {
   const SocketAddress own = unmapped(*local);
   const int number = new_stream(carrier, own.family(), SOCK_STREAM);
   if (number >= 0) copy_options(fd, number);
+  if (number >= 0) copy_reuse(fd, number);
   if (number < 0 || rbind(number, own.data(), own.size()) != 0 || rlisten(number, backlog) != 0) {
     const int error = errno;
     if (carrier != Carrier::both) return fail_with(error, number);

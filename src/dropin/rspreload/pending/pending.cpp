@@ -190,8 +190,8 @@ Kind invite(int fd) {
   const Carrier carrier = carrier_of_connected(Role::server, fd);
   const bool is_ours = comes_from_ours(fd);
   if (!is_ours && carrier == Carrier::both) return Kind::other;
+  if (!is_ours && carrier == Carrier::sdp) return abandon(fd);
   if (state_of(fd) != 0) return Kind::other;  // It sends data without the zeroes, or has closed.
-  if (!is_ours && carrier != Carrier::rsocket) return abandon(fd);
   const Names names = names_of(fd);
   sockaddr_storage local = unmapped(names.local);
   const Expected expected = expect(carrier, names, local);
