@@ -115,12 +115,9 @@ Result<void> use_sockets_library(bool uses_sdp) {
   if (!dropins) return std::unexpected(dropins.error());
   const char* const old = getenv("LD_PRELOAD");
   setenv("LD_PRELOAD", with_library(old, *dropins + std::string(kSocketsLibrary)).c_str(), 1);
-  // SDP sockets connect to any other of SDP; only if asked, they first connect by TCP as rsockets.
-  if (uses_sdp) {
-    setenv("VERBATIM_SDP", "on", 1);
-  } else {
-    setenv("RDMAV_FORK_SAFE", "1", 0);
-  }
+  if (uses_sdp) setenv("VERBATIM_SDP", "on", 1);
+  // Sockets connect by TCP first, so that programs may fork: both ends must do so.
+  setenv("RDMAV_FORK_SAFE", "1", 0);
   return {};
 }
 

@@ -13,10 +13,11 @@ ONLY_SDP = "use sdp server * *:*\nuse sdp client * *:*\n"
 
 
 class SdpNodes:
-    """Nodes have SDP unless they are in `without`."""
+    """Nodes have SDP unless they are in `without`. `forks`: connections are TCP's at first, so that programs may fork."""
 
     without = ()
     faults = ""
+    forks = True
 
     def run_options(self, node):
         options = [*super().run_options(node), *(() if node in self.without else ("--sdp",))]
@@ -28,12 +29,15 @@ class SdpNodes:
             path = f"{self.folder}/libsdp.{node}.conf"
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
-            self.set_variables(node, LIBSDP_CONFIG_FILE=path, **variables)
+            forks = {} if self.forks else {"RDMAV_FORK_SAFE": "0"}
+            self.set_variables(node, LIBSDP_CONFIG_FILE=path, **forks, **variables)
 
     def listens_by_sdp(self, port):
         return any(bound["space"] == "sdp" and bound["port"] == port for bound in self.bound_ports("a"))
 
     def start_sdp_server(self, argv, port):
+        if self.forks:
+            return self.start_server("a", argv, port)
         server = self.start("a", argv)
 
         def is_ready():

@@ -69,10 +69,7 @@ def run_rules(testbed):
     testbed.set_rules("use rsocket server * *:*\nuse rsocket client * *:*\n")
     echo = [PYTHON, f"{PROGRAMS}/echo.py"]
     place = [testbed.address("a"), str(port)]
-    server = testbed.start("a", [*echo, "server", *place])
-    while not any(bound["space"] == "tcp" and bound["port"] == port for bound in testbed.bound_ports("a")):
-        if server.ended():
-            raise Failure("the server of rsockets has ended")
+    server = testbed.start_server("a", [*echo, "server", *place], port)
     testbed.start("b", [*echo, "client", *place]).expect_success(SECONDS)
     server.expect_success(SECONDS)
     print("passed: rules", flush=True)
@@ -87,7 +84,7 @@ def run_redis(testbed):
 
 def run_nginx(testbed):
     """A program that forks: the connections of a listener that its master has made are its workers'."""
-    testbed.set_rules("log min-level 7\n" + ONLY_SDP, RDMAV_FORK_SAFE="1")
+    testbed.set_rules("log min-level 7\n" + ONLY_SDP)
     port = testbed.free_port()
     os.mkdir(f"{testbed.folder}/pages")
     os.chmod(testbed.folder, 0o755)
@@ -124,11 +121,26 @@ def run_refused(testbed):
     print("passed: nobody listens", flush=True)
 
 
+def run_from_the_start(testbed):
+    """Sockets that are SDP's from the start, as others' are, for programs that do not fork."""
+    testbed.forks = False
+    testbed.set_rules("")
+    run_without(testbed, ["a"], 1)
+    run_without(testbed, ["b"], 0)
+    testbed.set_rules(ONLY_SDP)
+    run_iperf3(testbed, "-n", "1M")
+    run_pair(testbed, [PYTHON, ENDS, "server", "{a}", "{port}"], [PYTHON, ENDS, "client", "{a}", "{port}"])
+    run_refused(testbed)
+    testbed.forks = True
+    testbed.set_rules("")
+
+
 def main():
     options = option_parser(__doc__).parse_args()
     if not are_installed("iperf3"):
         return SKIPPED
     with SdpTestbed(options) as testbed:
+        run_from_the_start(testbed)
         run_without(testbed, ["a"], 1)
         run_without(testbed, ["b"], 0)
         run_iperf3(testbed, "-n", "1M")  # SDP, though both have TCP.

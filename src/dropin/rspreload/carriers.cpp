@@ -81,30 +81,6 @@ SocketAddress unmapped(const SocketAddress& address) {
   return SocketAddress::ipv4({ip[12], ip[13], ip[14], ip[15]}, address.port());
 }
 
-int new_socket(Carrier carrier, int family) {
-  return carrier == Carrier::rsocket ? rsocket(family, SOCK_STREAM, 0)
-                                     : verbatim_sdp_socket(SOCK_STREAM);
-}
-
-/// Options that programs set before they listen or connect.
-void copy_options(int from, int to) {
-  struct Option {
-    int level;
-    int name;
-  };
-  constexpr std::array kOptions = {
-      Option{SOL_SOCKET, SO_REUSEADDR}, Option{SOL_SOCKET, SO_KEEPALIVE},
-      Option{SOL_SOCKET, SO_OOBINLINE}, Option{IPPROTO_TCP, TCP_NODELAY},
-      Option{IPPROTO_IPV6, IPV6_V6ONLY}};
-  for (const auto& [level, name] : kOptions) {
-    int value = 0;
-    socklen_t length = sizeof value;
-    if (getsockopt(from, level, name, &value, &length) == 0 && value != 0) {
-      rsetsockopt(to, level, name, &value, sizeof value);
-    }
-  }
-}
-
 /// The descriptor becomes one of the new socket.
 int take_over(int fd, int number) {
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
@@ -140,8 +116,19 @@ int connect_as_tcp(int fd, const sockaddr* address, socklen_t length) {
   return connect(fd, address, length);
 }
 
+/// What counts for binding.
+void copy_reuse(int from, int to) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  getsockopt(from, SOL_SOCKET, SO_REUSEADDR, &value, &length);
+  rsetsockopt(to, SOL_SOCKET, SO_REUSEADDR, &value, sizeof value);
+  if (getsockopt(from, IPPROTO_IPV6, IPV6_V6ONLY, &value, &length) != 0) return;
+  rsetsockopt(to, IPPROTO_IPV6, IPV6_V6ONLY, &value, sizeof value);
+}
+
 /// The program's own address, if it has bound one.
 bool bind_as(int fd, int number) {
+  copy_reuse(fd, number);
   const auto local = SocketAddress::of_socket(fd);
   if (!local || local->port() == 0) return true;
   const SocketAddress own = unmapped(*local);
@@ -149,6 +136,25 @@ bool bind_as(int fd, int number) {
 }
 
 }  // namespace
+
+void copy_options(int from, int to) {
+  struct Option {
+    int level;
+    int name;
+  };
+  constexpr std::array kOptions = {
+      Option{SOL_SOCKET, SO_KEEPALIVE},  Option{SOL_SOCKET, SO_OOBINLINE},
+      Option{SOL_SOCKET, SO_LINGER},     Option{SOL_SOCKET, SO_RCVTIMEO},
+      Option{SOL_SOCKET, SO_SNDTIMEO},   Option{IPPROTO_TCP, TCP_NODELAY},
+      Option{IPPROTO_TCP, TCP_KEEPIDLE}, Option{IPPROTO_TCP, TCP_KEEPINTVL},
+      Option{IPPROTO_TCP, TCP_KEEPCNT}};
+  for (const auto& [level, name] : kOptions) {
+    std::array<std::byte, sizeof(timeval)> value{};
+    socklen_t length = value.size();
+    if (getsockopt(from, level, name, value.data(), &length) != 0) continue;
+    rsetsockopt(to, level, name, value.data(), length);
+  }
+}
 
 bool has_rules() {
   static const bool is_set = [] {
@@ -158,8 +164,21 @@ bool has_rules() {
   return is_set;
 }
 
-int new_stream(int family, int type) {
-  return has_rules() ? verbatim_sdp_socket(type) : rsocket(family, type, 0);
+int new_stream(Carrier carrier, int family, int type) {
+  return carrier == Carrier::rsocket ? rsocket(family, type, 0) : verbatim_sdp_socket(type);
+}
+
+Carrier carrier_of_connected(Role role, int fd) {
+  if (!has_rules()) return Carrier::rsocket;
+  const Inside mark;
+  const auto place =
+      role == Role::server ? SocketAddress::of_socket(fd) : SocketAddress::of_peer(fd);
+  return place ? rules().match(role, program_invocation_short_name, *place) : Carrier::tcp;
+}
+
+void note_tcp(int fd) {
+  const Inside mark;
+  if (const auto peer = SocketAddress::of_peer(fd)) warn_of_tcp(unmapped(*peer), ECONNREFUSED);
 }
 
 bool listens_as_tcp(int fd) {
@@ -181,7 +200,7 @@ int connect_by_rules(int fd, const sockaddr* address, socklen_t length) {
   const SocketAddress peer = unmapped(*named);
   const Carrier carrier = carrier_of(Role::client, peer);
   if (carrier == Carrier::tcp) return connect_as_tcp(fd, address, length);
-  const int number = new_socket(carrier, peer.family());
+  const int number = new_stream(carrier, peer.family(), SOCK_STREAM);
   if (number >= 0) copy_options(fd, number);
   int error = number < 0 || !bind_as(fd, number) ? errno : 0;
   if (carrier == Carrier::both) {
@@ -210,8 +229,9 @@ int listen_by_rules(int fd, int backlog) {
   if (has_tcp) local = SocketAddress::of_socket(fd);  // The kernel may have chosen the port.
   if (!local || carrier == Carrier::tcp) return set_kind(fd, Kind::other), 0;
   const SocketAddress own = unmapped(*local);
-  const int number = new_socket(carrier, own.family());
+  const int number = new_stream(carrier, own.family(), SOCK_STREAM);
   if (number >= 0) copy_options(fd, number);
+  if (number >= 0) copy_reuse(fd, number);
   if (number < 0 || rbind(number, own.data(), own.size()) != 0 || rlisten(number, backlog) != 0) {
     const int error = errno;
     if (carrier != Carrier::both) return fail_with(error, number);

@@ -8,7 +8,7 @@
 
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/pending_source.h"
+#include "dropin/rspreload/pending/pending_source.h"
 #include "ulp/rsocket/private.h"
 #include "ulp/sockets/epoll_sets.h"
 

@@ -7,13 +7,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "dropin/rspreload/pending/gate.h"
+
 namespace verbatim::rspreload {
 namespace {
 
 struct Number {
   std::atomic<Kind> kind;
   // Stores fds plus one, so that zeroed memory, which costs nothing, is the initial state.
-  std::atomic<int> listener;
+  std::atomic<int> arrival;
   std::atomic<int> beside;
   std::atomic<int> lock;
 };
@@ -27,8 +29,8 @@ thread_local int depth = 0;
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
 Number& at(int fd) { return numbers[static_cast<std::size_t>(fd)]; }
 
-PendingListener take_pending_listener(Number& own) {
-  return {.listener = own.listener.exchange(0) - 1,
+Awaited take_awaited(Number& own) {
+  return {.arrival = own.arrival.exchange(0) - 1,
           .beside = own.beside.exchange(0) - 1,
           .lock = own.lock.exchange(0) - 1};
 }
@@ -36,12 +38,15 @@ PendingListener take_pending_listener(Number& own) {
 void in_child() {
   process = getpid();
   had_rsocket = false;
+  forget_gates();
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
-    const PendingListener parents = take_pending_listener(own);
+    const Awaited parents = take_awaited(own);
     const Inside mark;
-    if (parents.lock >= 0) close(parents.lock);
-    if (own.kind == Kind::rsocket || own.kind == Kind::converting || parents.listener >= 0) {
+    for (const int number : {parents.arrival, parents.beside, parents.lock}) {
+      if (number >= 0) close(number);
+    }
+    if (own.kind == Kind::rsocket || own.kind == Kind::converting || parents.arrival >= 0) {
       own.kind = Kind::other;
     }
   }
@@ -81,15 +86,15 @@ bool replace_kind(int fd, Kind from, Kind to) {
   return is_in_table(fd) && at(fd).kind.compare_exchange_strong(from, to);
 }
 
-PendingListener pending_listener_of(int fd) {
+Awaited awaited_of(int fd) {
   if (!is_in_table(fd)) return {};
-  return {.listener = at(fd).listener - 1, .beside = at(fd).beside - 1, .lock = at(fd).lock - 1};
+  return {.arrival = at(fd).arrival - 1, .beside = at(fd).beside - 1, .lock = at(fd).lock - 1};
 }
 
-void set_pending_listener(int fd, PendingListener pending_listener) {
-  at(fd).listener = pending_listener.listener + 1;
-  at(fd).beside = pending_listener.beside + 1;
-  at(fd).lock = pending_listener.lock + 1;
+void set_awaited(int fd, Awaited awaited) {
+  at(fd).arrival = awaited.arrival + 1;
+  at(fd).beside = awaited.beside + 1;
+  at(fd).lock = awaited.lock + 1;
 }
 
 bool has_rsockets() { return had_rsocket && !is_child_of_vfork(); }

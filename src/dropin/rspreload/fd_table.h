@@ -61,15 +61,16 @@ bool set_kind(int fd, Kind kind);
 /// Returns false if it was not `from`. Only one of several threads succeeds.
 bool replace_kind(int fd, Kind from, Kind to);
 
-/// The listeners to which the peer of a passive socket will connect. Of an active one, `listener`
-/// is the rsocket that is connecting.
-struct PendingListener {
-  int listener = -1;  // An rsocket, at a port of its own; -1: none yet.
-  int beside = -1;    // Another, at the TCP socket's port: where rdma-core's library connects.
-  int lock = -1;      // For that.
+/// What a pending socket waits for.
+struct Awaited {
+  int arrival =
+      -1;  // Passive: as `Expected`. Active: the rsocket that is connecting. -1: none yet.
+  int beside =
+      -1;  // Passive: a listener at the TCP socket's port, where rdma-core's library connects.
+  int lock = -1;  // For that.
 };
-PendingListener pending_listener_of(int fd);
-void set_pending_listener(int fd, PendingListener pending_listener);
+Awaited awaited_of(int fd);
+void set_awaited(int fd, Awaited awaited);
 
 /// Returns true if this process has had an rsocket. A forked child begins anew.
 bool has_rsockets();

@@ -117,7 +117,7 @@ bool may_send_numbers(const msghdr& message) {
   for_each_number(message, [&may](int fd) {
     const Kind kind = kind_of(fd);
     const bool is_in_use =
-        kind == Kind::rsocket || kind == Kind::converting || pending_listener_of(fd).listener >= 0;
+        kind == Kind::rsocket || kind == Kind::converting || awaited_of(fd).arrival >= 0;
     if (is_in_use) may = false;
   });
   if (may) return true;

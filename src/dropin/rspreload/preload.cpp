@@ -17,7 +17,9 @@
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/own_numbers.h"
+#include "dropin/rspreload/pending/pending.h"
+#include "dropin/rspreload/pending/sign.h"
 #include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
@@ -38,7 +40,7 @@ bool is_rsocket(int number) {
 
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   restore_environment();  // Since it listened.
-  const int number = within([&] { return raccept(fd, address, length); });
+  const int number = with_low_number(within([&] { return raccept(fd, address, length); }));
   if (number < 0) return -1;
   if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
     if ((flags & SOCK_NONBLOCK) != 0) within([&] { return fcntl(number, F_SETFL, O_NONBLOCK); });
@@ -102,7 +104,7 @@ EXPORT int socket(int domain, int type, int protocol) {
     set_kind(number, Kind::undecided);
     return number;
   }
-  const int number = within([&] { return rsocket(domain, type, protocol); });
+  const int number = with_low_number(within([&] { return rsocket(domain, type, protocol); }));
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
   within([&] { return rclose(number); });
@@ -119,11 +121,10 @@ EXPORT int listen(int fd, int backlog) {
   static auto* const plain = VERBATIM_NEXT(listen);
   if (is_ours(fd)) return within([&] { return rlisten(fd, backlog); });
   if (kind_of(fd) == Kind::undecided) return listen_by_rules(fd, backlog);
+  if (kind_of(fd) == Kind::fresh && listens_as_tcp(fd)) set_kind(fd, Kind::other);
+  if (kind_of(fd) == Kind::fresh) sign_listener(fd);
   const int result = plain(fd, backlog);
-  if (result != 0 || kind_of(fd) != Kind::fresh) return result;
-  if (listens_as_tcp(fd)) {
-    set_kind(fd, Kind::other);
-  } else if (replace_kind(fd, Kind::fresh, Kind::listening)) {
+  if (result == 0 && replace_kind(fd, Kind::fresh, Kind::listening)) {
     mark_listening(fd);
   }
   return result;
@@ -146,6 +147,7 @@ EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
   if (is_ours(fd)) return within([&] { return rconnect(fd, address, length); });
   if (kind_of(fd) == Kind::undecided) return connect_by_rules(fd, address, length);
   if (kind_of(fd) == Kind::fresh && connects_as_tcp(address, length)) set_kind(fd, Kind::other);
+  if (kind_of(fd) == Kind::fresh) sign_client(fd);
   const int result = plain(fd, address, length);
   note_connect(fd, result == 0 ? 0 : errno);
   return result;

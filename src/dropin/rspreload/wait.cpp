@@ -12,7 +12,7 @@
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/pending/pending.h"
 
 using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 

@@ -233,6 +233,18 @@ int verbatim_rnames(int number, const sockaddr_storage* local, const sockaddr_st
   return 0;
 }
 
+int verbatim_rport(int number, std::uint16_t port) {
+  const std::shared_ptr<Socket> socket = find(number);
+  if (!socket) return answer(Outcome<void>(fail(EBADF)));
+  socket->set_port(port);
+  return 0;
+}
+
+int verbatim_rpeer_port(int number) {
+  const std::shared_ptr<Socket> socket = find(number);
+  return socket ? socket->peer_port() : answer(Outcome<void>(fail(EBADF)));
+}
+
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {
   const auto mapped = call_on(socket, [&](Socket& it) { return it.map(buf, len, prot, offset); });
   if (mapped) return *mapped;

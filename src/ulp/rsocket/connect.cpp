@@ -186,6 +186,7 @@ Outcome<void> Stream::make_endpoint() {
 
 Outcome<void> Stream::request_connection() {
   if (auto ok = make_endpoint(); !ok) return ok;
+  endpoint_->set_port(port_);
   const auto offer = endpoint_->offer();
   rdma_conn_param parameters{};
   parameters.private_data = offer.data();

@@ -125,6 +125,8 @@ std::vector<std::byte> Endpoint::offer() const {
   data.version = kVersion;
   data.flags = kHasIoMap | (kWeAreBigEndian ? kBigEndianHost : 0);
   data.credits = htobe16(sizes_.receive_requests);
+  const std::uint16_t port = htobe16(port_);
+  std::memcpy(data.port, &port, sizeof port);
   data.iomap_size = to_scale(sizes_.iomap_entries);
   data.targets = to_network({target_list_.address(), target_list_.rkey(), kTargets});
   data.buffer = to_network({receive_buffer_.address(), receive_buffer_.rkey(), half()});
@@ -137,6 +139,8 @@ Outcome<void> Endpoint::start(std::span<const std::byte> data) {
   if (data.size() < sizeof peer) return fail(EPROTO);
   std::memcpy(&peer, data.data(), sizeof peer);
   if (peer.version != kVersion) return unsupported("the peer has another version of the protocol");
+  std::memcpy(&peer_port_, peer.port, sizeof peer_port_);
+  peer_port_ = be16toh(peer_port_);
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
   peer_targets_ = from_network(peer.targets);
   peer_target_ = 1;  // Target 0 is the buffer in the peer's private data.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include <sys/socket.h>
@@ -25,6 +26,12 @@ __attribute__((visibility("default"))) int verbatim_accompany(int socket, int li
 /// `from`'s file and is no longer an fd of its earlier file. An rsocket ends with its last fd.
 /// Returns `number`, or -1 with errno as dup3(2).
 __attribute__((visibility("default"))) int verbatim_rdup3(int from, int number, int flags);
+
+/// The connection's private data will tell this port, the one of the socket that it replaces. In
+/// the host's byte order. Returns 0, or -1 with EBADF.
+__attribute__((visibility("default"))) int verbatim_rport(int socket, std::uint16_t port);
+/// The port that the peer of an accepted stream has told; 0: none. -1 with EBADF.
+__attribute__((visibility("default"))) int verbatim_rpeer_port(int socket);
 
 /// From now on the rsocket says that these are its names, instead of its connection's: those of the
 /// TCP connection that it replaces. Returns 0, or -1 with EBADF.

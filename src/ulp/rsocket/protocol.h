@@ -70,7 +70,8 @@ struct ConnectData {
   std::uint8_t version;
   std::uint8_t flags;
   std::uint16_t credits;
-  std::uint8_t reserved[3];
+  std::uint8_t reserved;
+  std::uint8_t port[2];     // Of the socket that is replaced (`verbatim_rport`); else 0.
   std::uint8_t iomap_size;  // In the encoding of `to_scale`.
   Target targets;           // The array of `kTargets` targets, followed by the map of buffers.
   Target buffer;            // The first target.

@@ -76,6 +76,9 @@ class Socket : public ulp::sockets::Source {
   virtual short ready(short events) = 0;
 
   virtual Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) = 0;
+  /// As `verbatim_rport` and `verbatim_rpeer_port`.
+  virtual void set_port(std::uint16_t) {}
+  virtual std::uint16_t peer_port() { return 0; }
   /// Names that are not the connection's.
   virtual void set_names(const sockaddr_storage&, const sockaddr_storage&) {}
   virtual Outcome<void> set_option(int level, int option, const void* value, socklen_t length) = 0;

@@ -34,6 +34,8 @@ class Stream final : public Socket {
   void wake() override;
   std::size_t bytes_to_read() override;
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
+  void set_port(std::uint16_t port) override { port_ = port; }
+  std::uint16_t peer_port() override { return endpoint_ ? endpoint_->peer_port() : 0; }
   void set_names(const sockaddr_storage& local, const sockaddr_storage& peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
@@ -109,6 +111,7 @@ class Stream final : public Socket {
   std::uint64_t tcp_options_ = 0;
   std::uint64_t ipv6_options_ = 0;
   std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.
+  std::uint16_t port_ = 0;
   int type_of_service_ = 0;
   int keep_idle_ = 7200;
   bool resets_ = false;  // SO_LINGER with no time: a close is a reset.

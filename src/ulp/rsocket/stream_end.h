@@ -29,6 +29,10 @@ class StreamEnd {
  public:
   virtual ~StreamEnd() = default;
 
+  /// The port of the socket that this end replaces. The private data tells it; 0: there is none.
+  void set_port(std::uint16_t port) { port_ = port; }
+  std::uint16_t peer_port() const { return peer_port_; }
+
   /// Private data of the REQ, or of the REP after `start`.
   virtual std::vector<std::byte> offer() const = 0;
   /// Uses the peer's private data; EPROTO, ENOTSUP for another version of the protocol.
@@ -86,6 +90,10 @@ class StreamEnd {
   virtual bool peer_gone() const = 0;  // The peer neither sends nor receives.
   virtual bool broken() const = 0;
   virtual const Sizes& sizes() const = 0;
+
+ protected:
+  std::uint16_t port_ = 0;
+  std::uint16_t peer_port_ = 0;
 
  private:
   static std::unexpected<int> no_buffers() { return unsupported("SDP has no mapped buffers"); }

@@ -131,23 +131,20 @@ void EpollSet::erase(std::size_t at) {
   items_.pop_back();
 }
 
-void EpollSet::replace(int fd, std::shared_ptr<Source> source) {
-  const std::lock_guard lock(mutex_);
-  Item* const item = find(fd);
-  if (item == nullptr) return;
-  unwatch(*item);
-  if (source == nullptr) {
-    const epoll_event event = item->event;
-    item->source = nullptr;  // Erased by the next wait: the caller may be one.
-    places_.erase(fd);
-    has_replaced_ = true;
-    control(program_, EPOLL_CTL_ADD, fd, event);
-    return;
+bool EpollSet::succeed(Item& item) {
+  auto next = item.source->successor();
+  if (!next) return false;
+  unwatch(item);
+  item.source = std::move(*next);
+  item.changed = item.hot = true;
+  if (item.source != nullptr) {
+    watch(item);
+    return true;
   }
-  item->source = std::move(source);
-  item->changed = item->hot = true;
-  watch(*item);
-  kick();
+  places_.erase(item.fd);
+  has_replaced_ = true;  // Erased by the next wait: the caller goes through the items.
+  control(program_, EPOLL_CTL_ADD, item.fd, item.event);
+  return true;
 }
 
 void EpollSet::forget(const Source& source) {
@@ -168,6 +165,7 @@ void EpollSet::drop_replaced() {
 /// cold after some looks, even if others keep the program awake.
 bool EpollSet::report(Item& item, epoll_event& event) {
   if (item.disabled) return item.hot = false;
+  if (succeed(item) && item.source == nullptr) return false;
   const std::shared_ptr<Source> source = item.source;
   const short found = source->look(static_cast<short>(item.event.events & ~kOptions));
   const std::uint32_t edges = source->edges();
@@ -244,8 +242,7 @@ void EpollSet::take_fired() {
       continue;
     }
     item->hot = true;
-    const std::shared_ptr<Source> source = item->source;
-    source->wake();
+    item->source->wake();
   }
   if (unknown) rebuild();
 }
@@ -282,7 +279,7 @@ int EpollSet::look(std::span<epoll_event> events, bool surely_at_kernel) {
 }
 
 /// Sleeps until the kernel reports something; then as `look`.
-int EpollSet::sleep(std::unique_lock<std::recursive_mutex>& lock, std::span<epoll_event> events,
+int EpollSet::sleep(std::unique_lock<std::mutex>& lock, std::span<epoll_event> events,
                     int timeout_ms, const sigset_t* mask, Sleep* in_kernel) {
   ++sleepers_;
   const auto resume = [&](void*) {

@@ -40,8 +40,6 @@ class EpollSet {
   int modify(int fd, const epoll_event& event);
   int remove(int fd);
   bool has(int fd);
-  /// `fd` has become another source, or with null the kernel's own.
-  void replace(int fd, std::shared_ptr<Source> source);
   /// The program has closed the source's last descriptor.
   void forget(const Source& source);
 
@@ -71,6 +69,8 @@ class EpollSet {
   void rebuild();
   void kick();
 
+  /// Returns true if the item's source has a successor, which takes its place.
+  bool succeed(Item& item);
   void drop_replaced();
 
   // All return the number of events, or -1.
@@ -78,7 +78,7 @@ class EpollSet {
   int sweep(std::span<epoll_event> events);
   int look_at_kernel(std::span<epoll_event> events);
   int take_own(std::span<epoll_event> events);
-  int sleep(std::unique_lock<std::recursive_mutex>& lock, std::span<epoll_event> events,
+  int sleep(std::unique_lock<std::mutex>& lock, std::span<epoll_event> events,
             int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
   void take_fired();
   bool report(Item& item, epoll_event& event);
@@ -86,7 +86,7 @@ class EpollSet {
   bool arm();
   bool all_cold();
 
-  std::recursive_mutex mutex_;  // A pending socket's `wake` may replace its item.
+  std::mutex mutex_;
   const int program_;
   UniqueFd inner_;
   UniqueFd kick_;

@@ -1,7 +1,10 @@
 #include "ulp/sockets/epoll_set.h"
 
 #include <array>
+#include <barrier>
 #include <cerrno>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,7 +33,9 @@ class Fake final : public Source {
     eventfd_t value = 0;
     eventfd_read(handle_.get(), &value);
     armed_ = false;
+    if (on_wake) on_wake();
   }
+  std::optional<std::shared_ptr<Source>> successor() override { return next; }
 
   /// The peer has done something; the adapter rings if it was asked to.
   void become(short events) {
@@ -41,6 +46,8 @@ class Fake final : public Source {
 
   short state = 0;
   int looks = 0;
+  std::optional<std::shared_ptr<Source>> next;
+  std::function<void()> on_wake;
 
  private:
   UniqueFd handle_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -173,23 +180,47 @@ TEST_F(EpollSetTest, CallsFailAsTheKernelsDo) {
   EXPECT_EQ(EpollSet::make(-1), nullptr);
 }
 
-TEST_F(EpollSetTest, AReplacedSourceKeepsItsEvents) {
-  add(EPOLLIN);
+TEST_F(EpollSetTest, ASuccessorKeepsTheEvents) {
+  const auto before = add(EPOLLIN);
   const auto after = std::make_shared<Fake>();
   after->state = POLLIN;
-  set->replace(kFirst, after);
+  before->next = after;
   EXPECT_EQ(wait(), (Found{{kFirst, EPOLLIN}}));
   set->forget(*after);
   EXPECT_FALSE(set->has(kFirst));
   // One that the kernel can watch after all.
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
-  add(EPOLLIN, ends[0]);
-  set->replace(ends[0], nullptr);
+  add(EPOLLIN, ends[0])->next = nullptr;
   ASSERT_EQ(write(ends[1], "x", 1), 1);
   EXPECT_EQ(wait(), (Found{{ends[0], EPOLLIN}}));
   close(ends[0]);
   close(ends[1]);
+}
+
+/// Sources of two sets become others while each set's thread holds its own lock.
+TEST(EpollSets, SourcesOfTwoSetsBecomeOthersAtTheSameTime) {
+  const auto wait_for_all = [](const std::function<void()>& meet) {
+    const UniqueFd program(epoll_create1(EPOLL_CLOEXEC));
+    const auto set = find_or_make_set(program.get());
+    const auto before = std::make_shared<Fake>();
+    const auto after = std::make_shared<Fake>();
+    after->state = POLLIN;
+    before->on_wake = [&] {
+      meet();
+      before->next = after;
+    };
+    set->add(kFirst, before, {.events = EPOLLIN, .data = {.fd = 7}});
+    before->arm();
+    before->become(0);
+    std::array<epoll_event, 8> events;
+    EXPECT_EQ(set->wait(events, -1, nullptr, epoll_pwait), 1);
+    drop_set(program.get());
+  };
+  std::barrier both(2);
+  std::thread other([&] { wait_for_all([&] { both.arrive_and_wait(); }); });
+  wait_for_all([&] { both.arrive_and_wait(); });
+  other.join();
 }
 
 TEST(EpollSets, AreFoundByTheirDescriptors) {

@@ -81,10 +81,6 @@ void duplicate_set(int program, int number) {
   if (table().sets.insert_or_assign(number, std::move(set)).second) ++count;
 }
 
-void replace_in_sets(int fd, const std::shared_ptr<Source>& source) {
-  for (const auto& set : all()) set->replace(fd, source);
-}
-
 void close_in_sets(int fd) {
   for (const auto& set : all()) set->remove(fd);
 }

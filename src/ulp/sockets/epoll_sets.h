@@ -16,9 +16,7 @@ std::shared_ptr<EpollSet> find_or_make_set(int program);
 void drop_set(int program);
 /// `number` is a duplicate of the set `program`.
 void duplicate_set(int program, int number);
-/// For each set: `EpollSet::replace`, `remove`, `forget`.
-void replace_in_sets(int fd, const std::shared_ptr<Source>& source);
-
+/// For each set: `EpollSet::remove`, `forget`.
 void close_in_sets(int fd);
 void forget_in_sets(const Source& source);
 

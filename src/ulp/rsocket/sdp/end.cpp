@@ -110,6 +110,7 @@ std::vector<std::byte> SdpEnd::offer() const {
   const sockaddr* const own = rdma_get_local_addr(id_);
   hello.is_ipv6 = own->sa_family == AF_INET6;
   hello.source_port = store_address(own, hello.source);
+  if (port_ != 0) hello.source_port = port_;
   store_address(rdma_get_peer_addr(id_), hello.destination);
   return encoded(hello);
 }
@@ -123,6 +124,7 @@ Outcome<void> SdpEnd::start(std::span<const std::byte> peer) {
   const auto answer = stream_.on_hello(*hello);
   if (!answer) return fail(EPROTO);
   answer_ = *answer;
+  peer_port_ = hello->source_port;
   was_asked_ = true;
   return {};
 }

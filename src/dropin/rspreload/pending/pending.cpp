@@ -1,4 +1,4 @@
-#include "dropin/rspreload/pending.h"
+#include "dropin/rspreload/pending/pending.h"
 
 #include <array>
 #include <cerrno>
@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <rdma/rsocket.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,12 +17,16 @@
 #include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/inherited.h"
+#include "dropin/rspreload/pending/gate.h"
+#include "dropin/rspreload/pending/sign.h"
 #include "ulp/rsocket/private.h"
-#include "ulp/sockets/epoll_sets.h"
 
 // Calls in this file go to libc, by `Inside`.
 namespace verbatim::rspreload {
 namespace {
+
+using ulp::sdp::Carrier;
+using ulp::sdp::Role;
 
 constexpr int kRetryMs = 5;
 /// Bounds each wait for a peer: another thread may have made the fd an rsocket meanwhile.
@@ -78,20 +81,18 @@ Kind abandon(int fd) {
   return Kind::other;
 }
 
+Names names_of(int fd) {
+  Names names;
+  socklen_t local_length = sizeof names.local, peer_length = sizeof names.peer;
+  getsockname(fd, as_sockaddr(names.local), &local_length);
+  getpeername(fd, as_sockaddr(names.peer), &peer_length);
+  return names;
+}
+
 /// Replaces the TCP socket by the rsocket.
 Kind take_over(int fd, int number) {
   rfcntl(number, F_SETFL, fcntl(fd, F_GETFL));
-  int no_delay = 0;
-  socklen_t length = sizeof no_delay;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &length) == 0 && no_delay != 0) {
-    rsetsockopt(number, IPPROTO_TCP, TCP_NODELAY, &no_delay, sizeof no_delay);
-  }
-  sockaddr_storage local{}, peer{};
-  socklen_t local_length = sizeof local, peer_length = sizeof peer;
-  if (getsockname(fd, as_sockaddr(local), &local_length) == 0 &&
-      getpeername(fd, as_sockaddr(peer), &peer_length) == 0) {
-    verbatim_rnames(number, &local, &peer);
-  }
+  copy_options(fd, number);
   const std::vector<int> twins = twins_of(fd);
   // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
@@ -101,22 +102,20 @@ Kind take_over(int fd, int number) {
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
   rclose(number);
-  std::shared_ptr<verbatim::ulp::sockets::Source> source;
-  if (done) verbatim_rsource(fd, &source);
-  if (source) verbatim::ulp::sockets::replace_in_sets(fd, source);
   return done ? Kind::rsocket : Kind::other;
 }
 
 /// Starts to connect an rsocket, as the invitation says. Returns it, or -1.
 int connect_to(int fd, const Invitation& invitation) {
-  sockaddr_storage peer{};
-  socklen_t length = sizeof peer;
-  if (getpeername(fd, as_sockaddr(peer), &length) != 0) return -1;
-  peer = unmapped(peer);
+  const Names names = names_of(fd);
+  sockaddr_storage peer = unmapped(names.peer);
   if (invitation.magic == kMagic) set_port(peer, invitation.port);
-  const int number = new_stream(peer.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
-  if (number < 0 || rconnect(number, as_sockaddr(peer), length_of(peer)) == 0 ||
-      errno == EINPROGRESS) {
+  const int number = new_stream(carrier_of_connected(Role::client, fd), peer.ss_family,
+                                SOCK_STREAM | SOCK_NONBLOCK);
+  if (number < 0) return -1;
+  verbatim_rport(number, ntohs(port_of(names.local)));
+  verbatim_rnames(number, &names.local, &names.peer);
+  if (rconnect(number, as_sockaddr(peer), length_of(peer)) == 0 || errno == EINPROGRESS) {
     return number;
   }
   rclose(number);
@@ -127,15 +126,21 @@ int connect_to(int fd, const Invitation& invitation) {
 Kind finish_active(int fd, int number) {
   pollfd state{.fd = number, .events = POLLOUT, .revents = 0};
   if (rpoll(&state, 1, 0) <= 0) return Kind::active;
-  set_pending_listener(fd, {});
+  set_awaited(fd, {});
   if (state.revents == POLLOUT) return take_over(fd, number);
   rclose(number);
   return abandon(fd);
 }
 
 Kind advance_active(int fd, Kind kind) {
-  if (const int number = pending_listener_of(fd).listener; number >= 0) {
+  if (const int number = awaited_of(fd).arrival; number >= 0) {
     return finish_active(fd, number);
+  }
+  // A peer without this library: TCP if the rules allow it. Without rules it may be rdma-core's.
+  if (kind == Kind::active && has_rules() && !goes_to_ours(fd)) {
+    if (carrier_of_connected(Role::client, fd) != Carrier::both) return abandon(fd);
+    note_tcp(fd);
+    return Kind::other;
   }
   const short state = state_of(fd);
   if (state == 0) return kind;
@@ -149,7 +154,7 @@ Kind advance_active(int fd, Kind kind) {
   if (bytes < static_cast<ssize_t>(sizeof message)) message.magic = 0;
   const int number = connect_to(fd, message);
   if (number < 0) return abandon(fd);
-  set_pending_listener(fd, {.listener = number});
+  set_awaited(fd, {.arrival = number});
   return finish_active(fd, number);
 }
 
@@ -170,7 +175,7 @@ int lock_address(const sockaddr_storage& address) {
 
 /// Returns an rsocket that listens there, or -1.
 int listen_at(sockaddr_storage& local) {
-  const int listener = new_stream(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
+  const int listener = new_stream(Carrier::rsocket, local.ss_family, SOCK_STREAM | SOCK_NONBLOCK);
   if (listener < 0) return -1;
   if (rbind(listener, as_sockaddr(local), length_of(local)) == 0 && rlisten(listener, 1) == 0) {
     return listener;
@@ -179,30 +184,23 @@ int listen_at(sockaddr_storage& local) {
   return -1;
 }
 
-/// Listens at a port of the connection's own; and at its TCP port, if no other connection does.
-PendingListener listen_for(int fd) {
-  sockaddr_storage local{};
-  socklen_t length = sizeof local;
-  if (getsockname(fd, as_sockaddr(local), &length) != 0) return {};
-  local = unmapped(local);
-  PendingListener own{.lock = lock_address(local)};
-  if (own.lock >= 0) own.beside = listen_at(local);
-  set_port(local, 0);
-  own.listener = listen_at(local);
-  return own;
-}
-
-/// Starts to listen, and tells the peer where.
+/// Starts to listen, and tells the peer where. rdma-core's library comes to the TCP socket's port,
+/// if no other connection waits there.
 Kind invite(int fd) {
+  const Carrier carrier = carrier_of_connected(Role::server, fd);
+  const bool is_ours = comes_from_ours(fd);
+  if (!is_ours && carrier == Carrier::both) return Kind::other;
+  if (!is_ours && carrier == Carrier::sdp) return abandon(fd);
   if (state_of(fd) != 0) return Kind::other;  // It sends data without the zeroes, or has closed.
-  const PendingListener own = listen_for(fd);
-  set_pending_listener(fd, own);
-  sockaddr_storage local{};
-  socklen_t length = sizeof local;
-  const bool listens =
-      own.listener >= 0 && rgetsockname(own.listener, as_sockaddr(local), &length) == 0;
-  const Invitation message{.port = port_of(local)};
-  if (listens &&
+  const Names names = names_of(fd);
+  sockaddr_storage local = unmapped(names.local);
+  const Expected expected = expect(carrier, names, local);
+  Awaited own{.arrival = expected.arrival};
+  if (!is_ours) own.lock = lock_address(local);
+  if (own.lock >= 0) own.beside = listen_at(local);
+  set_awaited(fd, own);
+  const Invitation message{.port = expected.port};
+  if (own.arrival >= 0 &&
       send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
     return Kind::passive;
   }
@@ -211,31 +209,34 @@ Kind invite(int fd) {
 }
 
 /// The connection that has come, or -1.
-int accept_from(const PendingListener& own) {
-  const int number = raccept(own.listener, nullptr, nullptr);
-  return number >= 0 || own.beside < 0 ? number : raccept(own.beside, nullptr, nullptr);
+int accept_from(const Awaited& own) {
+  int number = take_arrival(own.arrival);
+  if (number >= 0 || own.beside < 0) return number;
+  number = raccept(own.beside, nullptr, nullptr);
+  if (number >= 0) name_as_expected(own.arrival, number);
+  return number;
 }
 
 /// Accepts the connection of a peer that has ended its TCP connection: it may have connected before
 /// that.
-int accept_late(const PendingListener& own, int late_ms) {
-  std::array<pollfd, 2> coming{{{.fd = own.listener, .events = POLLIN, .revents = 0},
+int accept_late(const Awaited& own, int late_ms) {
+  std::array<pollfd, 2> coming{{{.fd = own.arrival, .events = POLLIN, .revents = 0},
                                 {.fd = own.beside, .events = POLLIN, .revents = 0}}};
   rpoll(coming.data(), coming.size(), late_ms);
   return accept_from(own);
 }
 
 Kind advance_passive(int fd, int late_ms) {
-  if (pending_listener_of(fd).listener < 0) {
+  if (awaited_of(fd).arrival < 0) {
     const Kind kind = invite(fd);
     if (kind != Kind::passive) return kind;
   }
-  int number = accept_from(pending_listener_of(fd));
+  int number = accept_from(awaited_of(fd));
   const short state = number < 0 ? state_of(fd) : short{0};
   if (number < 0 && state == 0) return Kind::passive;
   const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   if (number < 0 && has_left && late_ms == 0) return Kind::passive;
-  if (number < 0 && has_left) number = accept_late(pending_listener_of(fd), late_ms);
+  if (number < 0 && has_left) number = accept_late(awaited_of(fd), late_ms);
   stop_listening(fd);
   if (number >= 0) return take_over(fd, number);
   if (!has_left) return abandon(fd);  // It sends data: its program does not use rsockets.
@@ -245,6 +246,12 @@ Kind advance_passive(int fd, int late_ms) {
   socklen_t length = sizeof error;
   getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
   return Kind::other;
+}
+
+bool is_connected(int fd) {
+  const Inside mark;
+  pollfd state{.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&state, 1, 0) > 0 && state.revents == POLLOUT;
 }
 
 bool settle_or(int fd, bool may_wait) {
@@ -264,6 +271,7 @@ bool settle_or(int fd, bool may_wait) {
 }  // namespace
 
 bool settle_pending(int fd, int flags) {
+  if (kind_of(fd) == Kind::connecting && is_connected(fd)) become_active(fd);
   const int status = within([&] { return fcntl(fd, F_GETFL); });
   return settle_or(fd, (flags & MSG_DONTWAIT) == 0 && (status & O_NONBLOCK) == 0);
 }
@@ -278,7 +286,6 @@ bool advance(int fd, int late_ms) {
   restore_environment();
   const Kind now = kind == Kind::passive ? advance_passive(fd, late_ms) : advance_active(fd, kind);
   replace_kind(fd, Kind::converting, now);
-  if (now == Kind::other) verbatim::ulp::sockets::replace_in_sets(fd, nullptr);
   return now == Kind::rsocket || now == Kind::other;
 }
 
@@ -286,23 +293,23 @@ int watch(int fd, std::vector<pollfd>& fds) {
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return 0;
   if (kind == Kind::converting) return kRetryMs;
-  const PendingListener own = pending_listener_of(fd);
-  const bool connects = kind != Kind::passive && own.listener >= 0;
-  if (connects) fds.push_back({.fd = own.listener, .events = POLLOUT, .revents = 0});
+  const Awaited own = awaited_of(fd);
+  const bool connects = kind != Kind::passive && own.arrival >= 0;
+  if (connects) fds.push_back({.fd = own.arrival, .events = POLLOUT, .revents = 0});
   if (!connects) fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
   if (kind != Kind::passive) return kLookAgainMs;
-  for (const int listener : {own.listener, own.beside}) {
-    if (listener >= 0) fds.push_back({.fd = listener, .events = POLLIN, .revents = 0});
+  for (const int coming : {own.arrival, own.beside}) {
+    if (coming >= 0) fds.push_back({.fd = coming, .events = POLLIN, .revents = 0});
   }
   return kLookAgainMs;
 }
 
 void stop_listening(int fd) {
-  const PendingListener own = pending_listener_of(fd);
-  if (own.listener < 0 && own.lock < 0) return;
-  set_pending_listener(fd, {});
+  const Awaited own = awaited_of(fd);
+  if (own.arrival < 0 && own.lock < 0) return;
+  set_awaited(fd, {});
   const Inside mark;
-  if (own.listener >= 0) rclose(own.listener);
+  if (own.arrival >= 0 && !forget_arrival(own.arrival)) rclose(own.arrival);
   if (own.beside >= 0) rclose(own.beside);
   if (own.lock >= 0) close(own.lock);
 }

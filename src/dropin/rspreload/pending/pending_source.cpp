@@ -1,4 +1,4 @@
-#include "dropin/rspreload/pending_source.h"
+#include "dropin/rspreload/pending/pending_source.h"
 
 #include <array>
 #include <utility>
@@ -12,8 +12,8 @@
 #include "base/time.h"
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/inherited.h"
-#include "dropin/rspreload/pending.h"
-#include "ulp/sockets/epoll_sets.h"
+#include "dropin/rspreload/pending/pending.h"
+#include "ulp/rsocket/private.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -36,16 +36,26 @@ class PendingSource final : public ulp::sockets::Source {
   /// TCP tells whether it is connected; then only the rsocket tells more.
   short look(short events) override {
     const Kind kind = own_kind();
-    if (kind == Kind::listening || kind == Kind::other) {
-      ulp::sockets::replace_in_sets(fd_, nullptr);
-      return 0;
-    }
     if (kind != Kind::fresh && kind != Kind::connecting) return 0;
     const Inside mark;
     pollfd state{.fd = fd_, .events = events, .revents = 0};
     if (poll(&state, 1, 0) <= 0) return 0;
-    if (kind == Kind::connecting && state.revents != POLLIN) become_active(fd_);
+    if (kind == Kind::connecting && state.revents != POLLIN) {
+      become_active(fd_);
+      const Outside calls;
+      advance(fd_, 0);  // A peer without this library: the kernel watches the socket from now on.
+    }
     return state.revents;
+  }
+
+  std::optional<std::shared_ptr<Source>> successor() override {
+    const Kind kind = own_kind();
+    if (kind == Kind::listening || kind == Kind::other) return nullptr;
+    if (kind != Kind::rsocket) return std::nullopt;
+    const Inside mark;
+    std::shared_ptr<Source> source;
+    if (verbatim_rsource(fd_, &source) != 0) return std::nullopt;
+    return source;
   }
 
   void wake() override {
@@ -57,7 +67,7 @@ class PendingSource final : public ulp::sockets::Source {
     }
     const Outside mark;
     const int late_ms = has_left() ? 1 : 0;
-    if (!is_pending(kind_of(fd_)) || advance(fd_, late_ms)) return;  // The set has the rsocket now.
+    if (!is_pending(kind_of(fd_)) || advance(fd_, late_ms)) return;
     std::vector<pollfd> fds;
     const int milliseconds = watch(fd_, fds);
     const Inside calls;
