@@ -280,7 +280,7 @@ void Link::read_packets() {
   OffloadHeader header;
   in_batch_ = true;
   for (int i = 0; i < kPacketsOfATurn; ++i) {
-    const auto buffer = queue_->has_room() ? queue_->take() : std::nullopt;
+    const auto buffer = has_room() ? queue_->take() : std::nullopt;
     if (!buffer) {
       reads_ = false;  // Until completions make room.
       loop_.change(interface_.descriptor(), 0);
@@ -316,6 +316,7 @@ void Link::on_time(TimeNs now) {
   if (!sender_) return;
   sender_->on_time(now, out_);
   carry_out();
+  resume_reading();
 }
 
 }  // namespace verbatim::ulp::ipoib
