@@ -67,8 +67,18 @@ void Connections::send_open(Peer& peer, const SocketAddress& hop, ByteSpan packe
     peer.progress = now;
     set_due(peer, std::min(peer.due, now + kStuck));
   }
+  if (peer.in_flight == kInFlight) {
+    set_full(peer, true);
+    set_due(peer, std::min(peer.due, peer.progress + kSlow));
+  }
   ++counters_.packets;
   out.push(SendByConnection{.peer = peer.id, .type = type_of(packet), .packet = packet});
+}
+
+void Connections::set_full(Peer& peer, bool is_full) {
+  if (peer.is_full == is_full) return;
+  peer.is_full = is_full;
+  full_ += is_full ? 1 : -1;
 }
 
 /// What is too long for a datagram, while there is no connection.
@@ -109,6 +119,7 @@ void Connections::on_sent(PeerId id, TimeNs now) {
   Peer* const peer = find(id);
   if (peer == nullptr || peer->in_flight == 0) return;
   --peer->in_flight;
+  set_full(*peer, false);
   peer->progress = now;
   peer->failures = 0;
 }
@@ -121,6 +132,7 @@ void Connections::on_ended(PeerId id, bool is_refused, TimeNs now, Outputs& out)
 void Connections::close(Peer& peer, bool is_refused, TimeNs now, Outputs& out) {
   const bool was_of_use = peer.state == State::open && peer.failures == 0;
   by_id_.erase(peer.id);
+  set_full(peer, false);
   peer.state = State::closed;
   peer.in_flight = 0;
   if (++peer.failures >= kTries) is_refused = true;
@@ -144,6 +156,7 @@ std::optional<Connections::Lost> Connections::take_lost() {
 
 void Connections::end(Peer& peer, Outputs& out) {
   if (peer.state == State::closed) return;
+  set_full(peer, false);
   out.push(EndConnection{peer.id});
   by_id_.erase(peer.id);
 }
@@ -181,7 +194,10 @@ bool Connections::on_due(Peer& peer, TimeNs now, Outputs& out) {
   if (peer.state == State::closed) return !is_idle;
   if (peer.state == State::open && is_idle) return end(peer, out), false;
   if (peer.state == State::open && !is_stuck) {
-    peer.due = peer.in_flight > 0 ? peer.progress + kStuck : peer.last_used + kIdle;
+    if (peer.progress + kSlow <= now) set_full(peer, false);
+    peer.due = peer.is_full         ? peer.progress + kSlow
+               : peer.in_flight > 0 ? peer.progress + kStuck
+                                    : peer.last_used + kIdle;
     return true;
   }
   end(peer, out);

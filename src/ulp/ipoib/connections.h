@@ -30,6 +30,7 @@ class Connections {
   static constexpr std::uint32_t kInFlight = 64;       // Half of the interface's buffers.
   static constexpr TimeNs kPatience = 10 * kSecond;    // For an answer.
   static constexpr TimeNs kStuck = 5 * kSecond;        // Nothing of what is in flight has left.
+  static constexpr TimeNs kSlow = kSecond / 2;         // The same: its full queue holds up nobody.
   static constexpr TimeNs kIdle = 300 * kSecond;
   static constexpr TimeNs kTryAgain = kSecond, kRefused = 60 * kSecond;
   static constexpr unsigned kTries =
@@ -51,6 +52,10 @@ class Connections {
   void on_sent(PeerId id, TimeNs now);
   /// The connection is over, or was never made. `is_refused`: the peer's protocol does not want it.
   void on_ended(PeerId id, bool is_refused, TimeNs now, Outputs& out);
+
+  /// The queue of a peer is full: its next packets would be dropped, so the kernel keeps its own
+  /// until some have left. One from which none leaves for `kSlow` does not count: others go on.
+  bool is_full() const { return full_ > 0; }
 
   void on_time(TimeNs now, Outputs& out);
   TimeNs deadline() const { return lost_.empty() ? due_ : 0; }
@@ -91,6 +96,7 @@ class Connections {
     std::uint32_t in_flight = 0;
     unsigned failures = 0;  // Since something was sent.
     bool is_refused = false;
+    bool is_full = false;  // And counts as such.
     TimeNs due =
         0;  // asked: gives up; open: looks whether it is idle or stuck; closed: tries again.
     TimeNs last_used = 0, progress = 0;
@@ -107,6 +113,7 @@ class Connections {
   void tell(ByteSpan packet, const SocketAddress& hop, std::uint32_t mtu, Outputs& out);
   void close(Peer& peer, bool is_refused, TimeNs now, Outputs& out);
   void end(Peer& peer, Outputs& out);
+  void set_full(Peer& peer, bool is_full);
   void set_due(Peer& peer, TimeNs due);
   /// False: it is to be forgotten.
   bool on_due(Peer& peer, TimeNs now, Outputs& out);
@@ -118,7 +125,8 @@ class Connections {
   std::unordered_map<PeerId, Peer*> by_id_;  // Those that are asked or open.
   std::vector<Lost> lost_;
   std::uint32_t last_id_ = 0;
-  TimeNs due_ = kNever;  // No later than that of any peer.
+  std::size_t full_ = 0;  // Peers.
+  TimeNs due_ = kNever;   // No later than that of any peer.
 };
 
 }  // namespace verbatim::ulp::ipoib

@@ -164,6 +164,35 @@ TEST(IpoibConnections, WhatWaitsAndWhatIsInFlightIsBounded) {
   EXPECT_EQ(ib.packet("10.9.0.2", 100), "");
 }
 
+/// A peer's full queue holds packets back, unless nothing of it leaves.
+TEST(IpoibConnections, FullQueueIsToldUntilItMovesOrIsSlow) {
+  ConnectedBench ib;
+  ib.connected(1, kReceiveBytes);
+  for (std::uint32_t i = 1; i < Connections::kInFlight; ++i) {
+    EXPECT_FALSE(ib.sender.is_full());
+    ib.packet("10.9.0.2", 60'000);
+  }
+  EXPECT_TRUE(ib.sender.is_full());
+  EXPECT_EQ(ib.sender.counters().no_room, 0u);
+  ib.sender.on_sent(PeerId{1}, ib.now);
+  EXPECT_FALSE(ib.sender.is_full());
+  ib.packet("10.9.0.2", 60'000);
+  EXPECT_TRUE(ib.sender.is_full());
+  EXPECT_LE(ib.sender.deadline(), ib.now + Connections::kSlow);
+  EXPECT_EQ(ib.time(ib.now + Connections::kSlow - 1), "");
+  EXPECT_TRUE(ib.sender.is_full());
+  EXPECT_EQ(ib.time(ib.now + 1), "");
+  EXPECT_FALSE(ib.sender.is_full());
+  ib.packet("10.9.0.2", 60'000);
+  EXPECT_FALSE(ib.sender.is_full());
+  EXPECT_EQ(ib.sender.counters().no_room, 1u);
+  ib.sender.on_sent(PeerId{1}, ib.now);
+  ib.packet("10.9.0.2", 60'000);
+  EXPECT_TRUE(ib.sender.is_full());
+  ib.ended(1);
+  EXPECT_FALSE(ib.sender.is_full());
+}
+
 TEST(IpoibConnections, NoAnswerAndNoProgressEndIt) {
   ConnectedBench ib;
   const auto answers = [&] {

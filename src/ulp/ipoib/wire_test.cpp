@@ -105,6 +105,21 @@ Packet udp_packet(std::size_t bytes) {
   return packet;
 }
 
+/// Word by word, as RFC 1071 tells it.
+TEST(IpoibWire, SumOfAllLengths) {
+  std::mt19937 random(1);
+  for (std::size_t length = 0; length < 200; ++length) {
+    Packet bytes(length + 1);
+    for (std::byte& one : bytes) one = random() % 4 == 0 ? std::byte{0xff} : std::byte(random());
+    const ByteSpan odd = ByteSpan(bytes).subspan(1);  // Not aligned, either.
+    std::uint32_t sum = 0x1234;
+    for (std::size_t i = 0; i < length; ++i)
+      sum += std::to_integer<std::uint32_t>(odd[i]) << (i % 2 == 0 ? 8 : 0);
+    EXPECT_EQ(checksum_of(sum_of(odd, 0x1234)), checksum_of(sum)) << length;
+  }
+  EXPECT_EQ(checksum_of(sum_of(Packet(65536, std::byte{0xff}))), 0);
+}
+
 TEST(IpoibWire, FragmentationNeededOfRfc1191) {
   const Packet packet = udp_packet(3000);
   const Packet said = too_long(packet, "10.9.0.2", 2044);

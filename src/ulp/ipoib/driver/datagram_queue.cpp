@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::size_t kChain = 32;
 
+/// The part of a buffer in which these bytes are.
+Slice part_of(Slice buffer, ByteSpan bytes) {
+  buffer.data += bytes.data() - buffer.data;
+  buffer.bytes = static_cast<std::uint32_t>(bytes.size());
+  return buffer;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DatagramQueue>> DatagramQueue::create(const rdma::Device& device) {
@@ -29,7 +36,7 @@ std::optional<Slice> DatagramQueue::take() {
 void DatagramQueue::finish(const Slice& buffer) {
   if (!std::exchange(taken_, std::nullopt)) return;  // Lent.
   if (is_used_) {
-    queued_.back().buffers.push(buffer);
+    at(ever_queued_ - 1).buffers.push(buffer);
   } else {
     buffers_.give_back(std::span(&buffer, 1));
   }
@@ -43,10 +50,7 @@ bool DatagramQueue::is_in_taken(ByteSpan packet) const {
 bool DatagramQueue::add(const Destination& to, EtherType type, ByteSpan packet) {
   if (port_ == nullptr || !has_room_for(1)) return ++dropped_, false;
   if (!is_in_taken(packet)) return add_copy(to, type, packet);
-  Slice payload = *taken_;
-  payload.data += packet.data() - taken_->data;
-  payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, {}, payload);
+  push(to, type).payload = part_of(*taken_, packet);
   is_used_ = true;
   return true;
 }
@@ -54,11 +58,10 @@ bool DatagramQueue::add(const Destination& to, EtherType type, ByteSpan packet) 
 bool DatagramQueue::add(const Destination& to, EtherType type, const Cut& cut) {
   if (port_ == nullptr || !has_room_for(cut.count())) return ++dropped_, false;
   for (std::size_t i = 0; i < cut.count(); ++i) {
-    const Cut::Segment segment = cut.segment(i);
-    Slice payload = *taken_;
-    payload.data += segment.payload.data() - taken_->data;
-    payload.bytes = static_cast<std::uint32_t>(segment.payload.size());
-    push(to, type, ByteSpan(segment.header).first(segment.header_bytes), payload);
+    Queued& one = push(to, type);
+    const auto header = MutableByteSpan(one.header).subspan(one.header_bytes);
+    one.payload = part_of(*taken_, cut.segment(i, header));
+    one.header_bytes += cut.header_bytes();
   }
   is_used_ = true;
   return true;
@@ -79,11 +82,9 @@ std::optional<Slice> DatagramQueue::copied(ByteSpan packet) {
 bool DatagramQueue::add_copy(const Destination& to, EtherType type, ByteSpan packet) {
   const auto buffer = copied(packet);
   if (!buffer) return false;
-  Slice payload = *buffer;
-  payload.data += kPacketAt;
-  payload.bytes = static_cast<std::uint32_t>(packet.size());
-  push(to, type, {}, payload);
-  queued_.back().buffers.push(*buffer);
+  Queued& one = push(to, type);
+  one.payload = part_of(*buffer, {buffer->data + kPacketAt, packet.size()});
+  one.buffers.push(*buffer);
   return true;
 }
 
@@ -106,16 +107,15 @@ void DatagramQueue::give_back(std::uint32_t number) {
   buffers_.give_back(std::span(&buffer, 1));
 }
 
-void DatagramQueue::push(const Destination& to, EtherType type, ByteSpan header,
-                         const Slice& payload) {
-  ++ever_queued_;
-  Queued& one = queued_.emplace_back();
+DatagramQueue::Queued& DatagramQueue::push(const Destination& to, EtherType type) {
+  Queued& one = at(ever_queued_++);
   one.to = rdma::DestinationId{raw(to.way)};
   one.qpn = to.qpn;
   const Encapsulation first = encapsulation(type);
-  std::ranges::copy(header, std::ranges::copy(first, one.header.begin()).out);
-  one.header_bytes = first.size() + header.size();
-  one.payload = payload;
+  std::ranges::copy(first, one.header.begin());
+  one.header_bytes = first.size();
+  one.buffers.clear();
+  return one;
 }
 
 void DatagramQueue::close(WayId way) {
@@ -131,8 +131,8 @@ void DatagramQueue::close_ways() {
 }
 
 void DatagramQueue::flush() {
-  while (!queued_.empty() && port_ != nullptr) {
-    const std::size_t wanted = std::min(queued_.size(), kChain);
+  while (queued() > 0 && port_ != nullptr) {
+    const std::size_t wanted = std::min(queued(), kChain);
     if (post(wanted) < wanted) break;
   }
   close_ways();
@@ -141,7 +141,7 @@ void DatagramQueue::flush() {
 std::size_t DatagramQueue::post(std::size_t count) {
   std::array<rdma::DatagramPort::Datagram, kChain> datagrams;
   for (std::size_t i = 0; i < count; ++i) {
-    const Queued& one = queued_[i];
+    const Queued& one = at(ever_posted_ + i);
     datagrams[i] = {.to = one.to,
                     .qpn = one.qpn,
                     .qkey = qkey_,
@@ -151,8 +151,8 @@ std::size_t DatagramQueue::post(std::size_t count) {
   const std::uint64_t first = port_->posted();
   const std::size_t posted = port_->send(std::span(datagrams).first(count));
   for (std::size_t i = 0; i < posted; ++i) {
-    for (const Slice& buffer : queued_.front().buffers) posted_.push_back({buffer, first + i});
-    queued_.pop_front();
+    for (const Slice& buffer : at(ever_posted_ + i).buffers)
+      posted_.push_back({buffer, first + i});
   }
   ever_posted_ += posted;
   return posted;
@@ -163,7 +163,7 @@ void DatagramQueue::on_ended() {
     buffers_.give_back(std::span(&posted_.front().buffer, 1));
     posted_.pop_front();
   }
-  if (!queued_.empty()) flush();
+  if (queued() > 0) flush();
 }
 
 }  // namespace verbatim::ulp::ipoib

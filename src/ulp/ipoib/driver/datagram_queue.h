@@ -74,12 +74,15 @@ class DatagramQueue {
     std::uint64_t after = 0;  // So many were ever queued.
   };
   explicit DatagramQueue(rdma::BufferPool buffers)
-      : buffers_(std::move(buffers)), lent_(buffers_.count()) {}
+      : buffers_(std::move(buffers)), lent_(buffers_.count()), ring_(kQueuedMax) {}
   bool is_in_taken(ByteSpan packet) const;
   std::optional<Slice> copied(ByteSpan packet);
   bool add_copy(const Destination& to, EtherType type, ByteSpan packet);
-  bool has_room_for(std::size_t count) const { return queued_.size() + count <= kQueuedMax; }
-  void push(const Destination& to, EtherType type, ByteSpan header, const Slice& payload);
+  std::size_t queued() const { return static_cast<std::size_t>(ever_queued_ - ever_posted_); }
+  bool has_room_for(std::size_t count) const { return queued() + count <= kQueuedMax; }
+  /// A datagram with its encapsulation, and without a payload.
+  Queued& push(const Destination& to, EtherType type);
+  Queued& at(std::uint64_t number) { return ring_[number % kQueuedMax]; }
   std::size_t post(std::size_t count);
   void close_ways();
 
@@ -89,7 +92,7 @@ class DatagramQueue {
   std::optional<Slice> taken_;
   bool is_used_ = false;  // The taken one has a datagram in the queue.
   std::vector<Slice> lent_;
-  std::deque<Queued> queued_;
+  std::vector<Queued> ring_;  // From `ever_posted_` to `ever_queued_`.
   std::deque<Posted> posted_;
   std::deque<Closing> closing_;
   std::uint64_t ever_queued_ = 0, ever_posted_ = 0;

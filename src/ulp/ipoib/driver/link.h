@@ -4,7 +4,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -84,13 +86,16 @@ class Link final : public rdma::Handler, private service::Source {
   void query_groups();
 
   void read_packets();
+  /// As a card whose queue is full: packets stay in the kernel's until some have left.
+  bool has_room() const { return queue_->has_room() && !(sender_ && sender_->is_full()); }
   void resume_reading();
   void on_packet(const OffloadHeader& header, MutableByteSpan packet);
   void on_kernel_changes();
-  void on_bytes(ByteSpan bytes);
+  /// True: it is being merged, so the bytes must stay until `flush_merge`.
+  bool on_bytes(ByteSpan bytes);
   void on_frame(const Frame& frame);
-  void to_kernel(ByteSpan packet, const OffloadHeader& header = {});
-  /// What is being merged.
+  void to_kernel(ByteSpan packet) { to_kernel({}, {&packet, 1}); }
+  void to_kernel(const OffloadHeader& header, std::span<const ByteSpan> parts);
   void flush_merge();
   bool merges(const Frame& frame);
   /// Carries out what the last input has left in `out_`, and what comes of that.
@@ -121,6 +126,7 @@ class Link final : public rdma::Handler, private service::Source {
   std::optional<Cut> cut_;  // The packet that is being read is to be cut so.
   ByteSpan cut_packet_;
   Merge merge_;
+  std::vector<std::uint32_t> merged_;  // Receives whose packets are in it.
   bool is_merging_ = false;  // Datagram mode, if the kernel takes large packets.
   bool answers_ = false;     // `carry_out` is at work.
   bool in_batch_ = false;    // Packets are being read: posted together.

@@ -39,30 +39,35 @@ void Link::on_datagram(const rdma::Ended& ended, TimeNs) {
   if (port_ == nullptr) return;
   if (const auto arrived = port_->on_ended(ended)) {
     const bool is_own = arrived->source == own_.qpn && arrived->source_lid == lid_;
-    if (!is_own) on_bytes(arrived->bytes);
-    return port_->post_again(arrived->buffer);
+    const bool is_merged = !is_own && on_bytes(arrived->bytes);
+    if (!is_merged) return port_->post_again({&arrived->buffer, 1});
+    merged_.push_back(arrived->buffer);
+    if (merge_.is_full()) flush_merge();
+    return;
   }
   queue_->on_ended();
   resume_reading();
 }
 
 void Link::resume_reading() {
-  if (reads_ || !queue_->has_room()) return;
+  if (reads_ || !has_room()) return;
   reads_ = true;
   loop_.change(interface_.descriptor(), EPOLLIN);
 }
 
-void Link::on_bytes(ByteSpan bytes) {
+bool Link::on_bytes(ByteSpan bytes) {
   const auto frame = decode_frame(bytes);
   if (!frame) ++counters_.malformed;
-  if (frame && sender_) on_frame(*frame);
+  if (!frame || !sender_) return false;
+  ++counters_.received;
+  counters_.received_bytes += frame->packet.size();
+  if (is_merging_ && merges(*frame)) return true;
+  on_frame(*frame);
+  return false;
 }
 
 void Link::on_frame(const Frame& frame) {
   const TimeNs now = loop_.now();
-  ++counters_.received;
-  counters_.received_bytes += frame.packet.size();
-  if (is_merging_ && merges(frame)) return;
   if (frame.type == EtherType::arp) {
     const auto arp = decode_arp(frame.packet);
     if (!arp) return static_cast<void>(++counters_.malformed);
@@ -79,27 +84,25 @@ void Link::on_frame(const Frame& frame) {
   carry_out();
 }
 
-void Link::to_kernel(ByteSpan packet, const OffloadHeader& header) {
-  if (!interface_.write(header, packet)) ++counters_.kernel_full;
+void Link::to_kernel(const OffloadHeader& header, std::span<const ByteSpan> parts) {
+  if (!interface_.write(header, parts)) ++counters_.kernel_full;
 }
 
 /// What comes stays in order: a packet that is not merged is written after those that are.
 bool Link::merges(const Frame& frame) {
   const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
-  bool is_taken = is_ip && merge_.add(frame.packet);
-  if (!is_taken) {
-    flush_merge();
-    is_taken = is_ip && merge_.add(frame.packet);
-  }
-  if (merge_.is_full()) flush_merge();
-  return is_taken;
+  if (is_ip && merge_.add(frame.packet)) return true;
+  flush_merge();
+  return is_ip && merge_.add(frame.packet);
 }
 
 void Link::flush_merge() {
   if (merge_.is_empty()) return;
   const Merge::Whole whole = merge_.take();
   if (whole.header.type != 0) ++counters_.merged;
-  to_kernel(whole.packet, whole.header);
+  to_kernel(whole.header, whole.parts);
+  port_->post_again(merged_);
+  merged_.clear();
 }
 
 void Link::carry_out() {
@@ -218,7 +221,9 @@ void Link::on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus, Tim
 }
 
 void Link::on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs) {
-  if (connected_ != nullptr && sender_) connected_->on_end(connection, end);
+  if (connected_ == nullptr || !sender_) return;
+  connected_->on_end(connection, end);
+  resume_reading();
 }
 
 }  // namespace verbatim::ulp::ipoib

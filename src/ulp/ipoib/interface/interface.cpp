@@ -19,6 +19,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "base/assert.h"
+
 namespace verbatim::ulp::ipoib {
 namespace {
 
@@ -209,10 +211,13 @@ Result<MutableByteSpan> Interface::read(OffloadHeader& header, MutableByteSpan i
   return refuse_errno(fmt::format("interface {}", name_));
 }
 
-bool Interface::write(const OffloadHeader& header, ByteSpan packet) {
-  const iovec parts[] = {{const_cast<OffloadHeader*>(&header), sizeof header},
-                         {const_cast<std::byte*>(packet.data()), packet.size()}};
-  return writev(packets_.get(), parts, 2) >= 0;
+bool Interface::write(const OffloadHeader& header, std::span<const ByteSpan> parts) {
+  VERBATIM_ASSERT(parts.size() <= kPartsMax);
+  std::array<iovec, 1 + kPartsMax> all;
+  all[0] = {const_cast<OffloadHeader*>(&header), sizeof header};
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    all[1 + i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
+  return writev(packets_.get(), all.data(), static_cast<int>(1 + parts.size())) >= 0;
 }
 
 /// Datagrams of UDP are cut from Linux 6.2 on.
@@ -238,6 +243,13 @@ Result<void> Interface::set_mtu(std::uint32_t bytes) {
   request.ifr_mtu = static_cast<int>(bytes);
   if (ioctl(control_.get(), SIOCSIFMTU, &request) == 0) return {};
   return refuse_errno(fmt::format("the MTU of {} cannot be {}", name_, bytes));
+}
+
+Result<void> Interface::set_queue_length(int packets) {
+  ifreq request = request_of(name_);
+  request.ifr_qlen = packets;
+  if (ioctl(control_.get(), SIOCSIFTXQLEN, &request) == 0) return {};
+  return refuse_errno(fmt::format("the queue of {} cannot be {} packets", name_, packets));
 }
 
 Result<void> Interface::set_up() {

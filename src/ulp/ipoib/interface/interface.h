@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -31,12 +33,16 @@ class Interface {
   /// A packet of the kernel's; empty if there is none. An error: the interface has gone.
   Result<MutableByteSpan> read(OffloadHeader& header, MutableByteSpan into);
   /// False: the kernel takes no more, or it is down.
-  bool write(const OffloadHeader& header, ByteSpan packet);
+  bool write(const OffloadHeader& header, ByteSpan packet) { return write(header, {&packet, 1}); }
+  static constexpr std::size_t kPartsMax = 128;
+  bool write(const OffloadHeader& header, std::span<const ByteSpan> parts);
 
   /// From now on packets may be large ones, and have checksums that are only begun. False: this
   /// kernel has none of it.
   bool take_large_packets();
   Result<void> set_mtu(std::uint32_t bytes);
+  /// Of packets that wait to be read: what does not fit into it, the kernel drops.
+  Result<void> set_queue_length(int packets);
   Result<void> set_up();
   void set_carrier(bool has_carrier);
 

@@ -51,24 +51,22 @@ std::optional<Cut> Cut::of(const OffloadHeader& header, ByteSpan packet) {
   return cut;
 }
 
-Cut::Segment Cut::segment(std::size_t i) const {
-  Segment segment;
-  segment.header_bytes = header_bytes_;
-  const ByteSpan payload = packet_.subspan(header_bytes_);
+ByteSpan Cut::segment(std::size_t i, MutableByteSpan header) const {
+  header = header.first(header_bytes_);
+  const ByteSpan all = packet_.subspan(header_bytes_);
   const std::size_t at = i * payload_bytes_;
-  segment.payload = payload.subspan(at, std::min(payload_bytes_, payload.size() - at));
-  const auto header = MutableByteSpan(segment.header).first(header_bytes_);
+  const ByteSpan payload = all.subspan(at, std::min(payload_bytes_, all.size() - at));
   std::ranges::copy(packet_.first(header_bytes_), header.begin());
-  finish_ip(header, i, header_bytes_ + segment.payload.size());
+  finish_ip(header, i, header_bytes_ + payload.size());
   const auto transport = header.subspan(transport_at_);
   if (is_udp_) {
     store_be(&transport[udp::kLengthAt],
-             static_cast<std::uint16_t>(transport.size() + segment.payload.size()));
+             static_cast<std::uint16_t>(transport.size() + payload.size()));
   } else {
     finish_tcp(transport, i);
   }
-  finish_checksum(segment);
-  return segment;
+  finish_checksum(header, payload);
+  return payload;
 }
 
 void Cut::finish_ip(MutableByteSpan header, std::size_t i, std::size_t bytes) const {
@@ -89,17 +87,16 @@ void Cut::finish_tcp(MutableByteSpan tcp, std::size_t i) const {
   if (i > 0) tcp[tcp::kFlagsAt] &= ~tcp::kCongestion;
 }
 
-void Cut::finish_checksum(Segment& segment) const {
-  const auto transport =
-      MutableByteSpan(segment.header).subspan(transport_at_, header_bytes_ - transport_at_);
+void Cut::finish_checksum(MutableByteSpan header, ByteSpan payload) const {
+  const auto transport = header.subspan(transport_at_);
   std::byte* const checksum = &transport[is_udp_ ? udp::kChecksumAt : tcp::kChecksumAt];
   store_be(checksum, std::uint16_t{0});
   // Source and destination, which end IP's fixed header.
-  const ByteSpan addresses = ByteSpan(segment.header).subspan(is_ipv4_ ? 12 : 8, is_ipv4_ ? 8 : 32);
-  const std::size_t bytes = transport.size() + segment.payload.size();
+  const ByteSpan addresses = ByteSpan(header).subspan(is_ipv4_ ? 12 : 8, is_ipv4_ ? 8 : 32);
+  const std::size_t bytes = transport.size() + payload.size();
   std::uint32_t sum =
       sum_of(addresses, static_cast<std::uint32_t>(bytes) + (is_udp_ ? kUdp : kTcp));
-  sum = sum_of(segment.payload, sum_of(transport, sum));
+  sum = sum_of(payload, sum_of(transport, sum));
   const std::uint16_t whole = checksum_of(sum);
   store_be(checksum, is_udp_ && whole == 0 ? static_cast<std::uint16_t>(0xffff) : whole);
 }

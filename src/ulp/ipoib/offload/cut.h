@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,19 +25,17 @@ class Cut {
   static std::optional<Cut> of(const OffloadHeader& header, ByteSpan packet);
 
   std::size_t count() const { return count_; }
-  struct Segment {
-    std::array<std::byte, kHeaderBytesMax> header;
-    std::size_t header_bytes = 0;
-    ByteSpan payload;
-  };
-  Segment segment(std::size_t i) const;
+  /// Of each segment's header.
+  std::size_t header_bytes() const { return header_bytes_; }
+  /// Writes the header, and returns the payload, a part of the packet's.
+  ByteSpan segment(std::size_t i, MutableByteSpan header) const;
   /// The longest of them.
   std::size_t segment_bytes() const { return header_bytes_ + payload_bytes_; }
 
  private:
   void finish_ip(MutableByteSpan header, std::size_t i, std::size_t bytes) const;
   void finish_tcp(MutableByteSpan tcp, std::size_t i) const;
-  void finish_checksum(Segment& segment) const;
+  void finish_checksum(MutableByteSpan header, ByteSpan payload) const;
 
   ByteSpan packet_;
   bool is_ipv4_ = false, is_udp_ = false;

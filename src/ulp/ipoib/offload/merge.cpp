@@ -24,10 +24,11 @@ constexpr std::byte kPlainIpv4{0x45};
 constexpr std::size_t kIpv4LengthAt = 2, kIpv4NumberAt = 4, kIpv4ChecksumAt = 10;
 constexpr std::size_t kIpv6LengthAt = 4;
 
-std::uint32_t pseudo_sum_of(ByteSpan packet, std::size_t transport_at) {
+/// `bytes`: TCP's header and payload.
+std::uint32_t pseudo_sum_of(ByteSpan packet, std::size_t transport_at, std::size_t bytes) {
   const bool is_ipv4 = transport_at == kIpv4Bytes;
-  const auto bytes = static_cast<std::uint32_t>(packet.size() - transport_at);
-  return sum_of(packet.subspan(is_ipv4 ? 12 : 8, is_ipv4 ? 8 : 32), bytes + kTcp);
+  return sum_of(packet.subspan(is_ipv4 ? 12 : 8, is_ipv4 ? 8 : 32),
+                static_cast<std::uint32_t>(bytes) + kTcp);
 }
 
 bool are_equal_without(ByteSpan a, ByteSpan b, std::size_t from, std::size_t to) {
@@ -52,8 +53,8 @@ std::optional<Merge::Parts> Merge::Parts::of(ByteSpan packet) {
   const std::byte flags = tcp[tcp::kFlagsAt];
   if ((flags & ~tcp::kPush) != tcp::kAck) return std::nullopt;
   if (is_ipv4 && checksum_of(sum_of(packet.first(kIpv4Bytes))) != 0) return std::nullopt;
-  const ByteSpan whole = packet.first(parts.transport_at + tcp.size());
-  if (checksum_of(sum_of(tcp, pseudo_sum_of(whole, parts.transport_at))) != 0) return std::nullopt;
+  const std::uint32_t pseudo = pseudo_sum_of(packet, parts.transport_at, tcp.size());
+  if (checksum_of(sum_of(tcp, pseudo)) != 0) return std::nullopt;
   parts.header_bytes = parts.transport_at + bytes;
   parts.payload = tcp.subspan(bytes);
   parts.sequence = load_be<std::uint32_t>(&tcp[tcp::kSequenceAt]);
@@ -64,27 +65,26 @@ std::optional<Merge::Parts> Merge::Parts::of(ByteSpan packet) {
 bool Merge::add(ByteSpan packet) {
   const auto parts = Parts::of(packet);
   if (!parts) return false;
-  if (is_empty()) return begin(packet, *parts);
-  if (!follows(packet, *parts)) return false;
-  bytes_.insert(bytes_.end(), parts->payload.begin(), parts->payload.end());
+  if (is_empty()) {
+    begin(packet, *parts);
+  } else if (!follows(packet, *parts)) {
+    return false;
+  }
+  parts_.push(parts->payload);
+  bytes_ += parts->payload.size();
   next_sequence_ += static_cast<std::uint32_t>(parts->payload.size());
-  if (parts->is_pushed) bytes_[transport_at_ + tcp::kFlagsAt] |= tcp::kPush;
-  is_full_ = parts->is_pushed || parts->payload.size() < segment_bytes_;
-  ++count_;
+  if (parts->is_pushed) header_[transport_at_ + tcp::kFlagsAt] |= tcp::kPush;
+  is_full_ = parts->is_pushed || parts->payload.size() < segment_bytes_ || parts_.full();
   return true;
 }
 
-bool Merge::begin(ByteSpan packet, const Parts& parts) {
-  const std::size_t bytes = parts.header_bytes + parts.payload.size();
-  bytes_.reserve(kBytesMax);
-  bytes_.assign(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(bytes));
+void Merge::begin(ByteSpan packet, const Parts& parts) {
+  std::ranges::copy(packet.first(parts.header_bytes), header_.begin());
+  parts_.push(ByteSpan(header_).first(parts.header_bytes));
+  bytes_ = header_bytes_ = parts.header_bytes;
   transport_at_ = parts.transport_at;
-  header_bytes_ = parts.header_bytes;
   segment_bytes_ = parts.payload.size();
-  next_sequence_ = parts.sequence + static_cast<std::uint32_t>(segment_bytes_);
-  is_full_ = parts.is_pushed;
-  count_ = 1;
-  return true;
+  next_sequence_ = parts.sequence;
 }
 
 /// The next bytes of the same connection, and nothing else is new: what acknowledges more, or has
@@ -92,9 +92,9 @@ bool Merge::begin(ByteSpan packet, const Parts& parts) {
 bool Merge::follows(ByteSpan packet, const Parts& parts) const {
   if (is_full_ || parts.header_bytes != header_bytes_ || parts.transport_at != transport_at_ ||
       parts.sequence != next_sequence_ || parts.payload.size() > segment_bytes_ ||
-      bytes_.size() + parts.payload.size() > kBytesMax)
+      bytes_ + parts.payload.size() > kBytesMax)
     return false;
-  const ByteSpan own = bytes_;
+  const ByteSpan own = header_;
   const ByteSpan ip = own.first(transport_at_), other_ip = packet.first(transport_at_);
   const bool is_same_ip =
       transport_at_ == kIpv4Bytes
@@ -112,28 +112,33 @@ bool Merge::follows(ByteSpan packet, const Parts& parts) const {
          std::ranges::equal(tcp.subspan(18), other.subspan(18));          // Options.
 }
 
-Merge::Whole Merge::take() {
-  const std::size_t count = std::exchange(count_, 0);
-  is_full_ = false;
-  if (count == 1) return {{.flags = OffloadHeader::kChecksumIsRight}, bytes_};
+void Merge::finish_header() {
   const bool is_ipv4 = transport_at_ == kIpv4Bytes;
-  const MutableByteSpan packet = bytes_;
-  const std::size_t length = packet.size() - (is_ipv4 ? 0 : kIpv6Bytes);
-  store_be(&packet[is_ipv4 ? kIpv4LengthAt : kIpv6LengthAt], static_cast<std::uint16_t>(length));
+  const std::size_t length = bytes_ - (is_ipv4 ? 0 : kIpv6Bytes);
+  store_be(&header_[is_ipv4 ? kIpv4LengthAt : kIpv6LengthAt], static_cast<std::uint16_t>(length));
   if (is_ipv4) {
-    store_be(&packet[kIpv4ChecksumAt], std::uint16_t{0});
-    store_be(&packet[kIpv4ChecksumAt], checksum_of(sum_of(packet.first(kIpv4Bytes))));
+    store_be(&header_[kIpv4ChecksumAt], std::uint16_t{0});
+    store_be(&header_[kIpv4ChecksumAt], checksum_of(sum_of(ByteSpan(header_).first(kIpv4Bytes))));
   }
   // The pseudo header's sum: what the kernel would have begun with.
-  const auto begun = static_cast<std::uint16_t>(~checksum_of(pseudo_sum_of(packet, transport_at_)));
-  store_be(&packet[transport_at_ + tcp::kChecksumAt], begun);
+  const auto pseudo = pseudo_sum_of(header_, transport_at_, bytes_ - transport_at_);
+  store_be(&header_[transport_at_ + tcp::kChecksumAt],
+           static_cast<std::uint16_t>(~checksum_of(pseudo)));
+}
+
+Merge::Whole Merge::take() {
+  taken_ = std::exchange(parts_, {});
+  is_full_ = false;
+  if (taken_.size() == 2) return {{.flags = OffloadHeader::kChecksumIsRight}, taken_};
+  finish_header();
+  const bool is_ipv4 = transport_at_ == kIpv4Bytes;
   return {{.flags = OffloadHeader::kNeedsChecksum,
            .type = is_ipv4 ? OffloadHeader::kTcpIpv4 : OffloadHeader::kTcpIpv6,
            .header_bytes = static_cast<std::uint16_t>(header_bytes_),
            .segment_bytes = static_cast<std::uint16_t>(segment_bytes_),
            .checksum_start = static_cast<std::uint16_t>(transport_at_),
            .checksum_offset = tcp::kChecksumAt},
-          packet};
+          taken_};
 }
 
 }  // namespace verbatim::ulp::ipoib

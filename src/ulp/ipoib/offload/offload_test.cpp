@@ -67,13 +67,17 @@ std::vector<Bytes> segments_of(const Large& from) {
   const auto cut = Cut::of(from.header, from.packet);
   std::vector<Bytes> segments;
   for (std::size_t i = 0; cut && i < cut->count(); ++i) {
-    const Cut::Segment segment = cut->segment(i);
-    Bytes& bytes = segments.emplace_back(
-        segment.header.begin(),
-        segment.header.begin() + static_cast<std::ptrdiff_t>(segment.header_bytes));
-    bytes.insert(bytes.end(), segment.payload.begin(), segment.payload.end());
+    Bytes& bytes = segments.emplace_back(cut->header_bytes());
+    const ByteSpan payload = cut->segment(i, bytes);
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
   }
   return segments;
+}
+
+Bytes bytes_of(const Merge::Whole& whole) {
+  Bytes bytes;
+  for (const ByteSpan part : whole.parts) bytes.insert(bytes.end(), part.begin(), part.end());
+  return bytes;
 }
 
 TEST(IpoibOffload, LargePacketIsCutIntoWholeSegments) {
@@ -102,17 +106,31 @@ TEST(IpoibOffload, MergedSegmentsAreThePacketThatWasCut) {
     const Large from =
         large(seed % 2 == 0, 1 + seed * 577, static_cast<std::uint16_t>(536 + seed * 14), seed);
     Merge merge;
-    for (const Bytes& segment : segments_of(from)) ASSERT_TRUE(merge.add(segment)) << seed;
+    const auto segments = segments_of(from);
+    for (const Bytes& segment : segments) ASSERT_TRUE(merge.add(segment)) << seed;
     EXPECT_TRUE(merge.is_full());
     const Merge::Whole whole = merge.take();
+    const Bytes packet = bytes_of(whole);
     if (whole.header.type == 0) {  // One segment: as it came.
-      EXPECT_TRUE(is_whole(whole.packet));
+      EXPECT_TRUE(is_whole(packet));
       continue;
     }
-    EXPECT_EQ(Bytes(whole.packet.begin(), whole.packet.end()), from.packet) << seed;
+    EXPECT_EQ(packet, from.packet) << seed;
     EXPECT_EQ(std::memcmp(&whole.header, &from.header, sizeof from.header), 0) << seed;
     EXPECT_TRUE(merge.is_empty());
   }
+}
+
+TEST(IpoibOffload, SegmentsThatAreShortFillAWholeByTheirNumber) {
+  const auto segments = segments_of(large(true, 100 * Merge::kSegmentsMax, 88));
+  Merge merge;
+  for (std::size_t i = 0; i < Merge::kSegmentsMax; ++i) {
+    EXPECT_FALSE(merge.is_full());
+    ASSERT_TRUE(merge.add(segments[i]));
+  }
+  EXPECT_TRUE(merge.is_full());
+  EXPECT_EQ(bytes_of(merge.take()).size(), 52 + 88 * Merge::kSegmentsMax);
+  EXPECT_TRUE(merge.add(segments[Merge::kSegmentsMax]));
 }
 
 TEST(IpoibOffload, DatagramsOfUdpAreCutWithTheirLengths) {

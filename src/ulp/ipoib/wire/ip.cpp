@@ -1,6 +1,7 @@
 #include "ulp/ipoib/wire/ip.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace verbatim::ulp::ipoib {
@@ -76,18 +77,23 @@ std::optional<SocketAddress> destination_of(ByteSpan packet) {
   return std::nullopt;
 }
 
+/// In the machine's byte order, and halves of words of eight bytes apart: their sums do not overflow,
+/// so all carries are added at the end, where the bytes are swapped (RFC 1071, section 2).
 std::uint32_t sum_of(ByteSpan bytes, std::uint32_t sum) {
-  // In the machine's byte order and eight bytes at a time: all carries are added at the end, where
-  // the bytes are swapped (RFC 1071, section 2).
-  std::uint64_t total = 0, carries = 0;
+  using Words = std::uint64_t __attribute__((vector_size(16)));
+  constexpr std::uint64_t kLow = 0xffffffff;
+  Words low{}, high{};
   std::size_t at = 0;
-  for (; at < bytes.size(); at += sizeof total) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, &bytes[at], std::min(sizeof word, bytes.size() - at));
-    total += word;
-    carries += total < word ? 1 : 0;
+  for (; at + 2 * sizeof(Words) <= bytes.size(); at += 2 * sizeof(Words)) {
+    std::array<Words, 2> words;
+    std::memcpy(words.data(), &bytes[at], sizeof words);
+    low += (words[0] & kLow) + (words[1] & kLow);
+    high += (words[0] >> 32) + (words[1] >> 32);
   }
-  total = (total >> 32) + (total & 0xffffffff) + carries;
+  std::array<std::uint32_t, 2 * sizeof(Words) / sizeof(std::uint32_t)> rest{};
+  if (at < bytes.size()) std::memcpy(rest.data(), &bytes[at], bytes.size() - at);
+  std::uint64_t total = low[0] + low[1] + high[0] + high[1];
+  for (const std::uint32_t word : rest) total += word;
   while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);
   total = to_big_endian(static_cast<std::uint16_t>(total)) + std::uint64_t{sum};
   while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);

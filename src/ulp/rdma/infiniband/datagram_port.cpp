@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,7 +55,9 @@ Result<std::unique_ptr<DatagramPort>> DatagramPort::create(const Device& device,
   std::unique_ptr<DatagramPort> made(new DatagramPort(device, completions, number, options,
                                                       std::move(*receives), std::move(*headers)));
   if (auto ready = made->make_queue_pair(); !ready) return std::unexpected(ready.error());
-  for (std::uint32_t i = 0; i < options.receives; ++i) made->post_again(i);
+  std::vector<std::uint32_t> all(options.receives);
+  std::iota(all.begin(), all.end(), 0u);
+  made->post_again(all);
   return made;
 }
 
@@ -213,7 +216,7 @@ std::optional<DatagramPort::Arrived> DatagramPort::on_ended(const Ended& ended) 
   }
   const std::uint32_t buffer = ended.id.value;
   if (!is_good || ended.bytes < kGrhBytes) {
-    if (ended.status != CompletionStatus::flushed) post_again(buffer);
+    if (ended.status != CompletionStatus::flushed) post_again({&buffer, 1});
     return std::nullopt;
   }
   const Slice memory = receives_.at(buffer);
@@ -230,17 +233,26 @@ std::optional<DatagramPort::Arrived> DatagramPort::on_ended(const Ended& ended) 
   return arrived;
 }
 
-void DatagramPort::post_again(std::uint32_t buffer) {
-  const Slice memory = receives_.at(buffer);
-  ibv_sge slice = sge_of(memory, memory.bytes);
-  ibv_recv_wr request{
-      .wr_id =
-          WorkId{.kind = WorkId::Kind::datagram_receive, .connection = number_, .value = buffer}
-              .encoded(),
-      .sg_list = &slice,
-      .num_sge = 1};
-  ibv_recv_wr* refused = nullptr;
-  ibv_post_recv(queue_pair_, &request, &refused);
+void DatagramPort::post_again(std::span<const std::uint32_t> buffers) {
+  std::array<ibv_recv_wr, kChain> requests;
+  std::array<ibv_sge, kChain> slices;
+  while (!buffers.empty()) {
+    const auto chain = buffers.first(std::min(kChain, buffers.size()));
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      const Slice memory = receives_.at(chain[i]);
+      slices[i] = sge_of(memory, memory.bytes);
+      requests[i] = {.wr_id = WorkId{.kind = WorkId::Kind::datagram_receive,
+                                     .connection = number_,
+                                     .value = chain[i]}
+                                  .encoded(),
+                     .next = i + 1 < chain.size() ? &requests[i + 1] : nullptr,
+                     .sg_list = &slices[i],
+                     .num_sge = 1};
+    }
+    ibv_recv_wr* refused = nullptr;
+    ibv_post_recv(queue_pair_, requests.data(), &refused);
+    buffers = buffers.subspan(chain.size());
+  }
 }
 
 }  // namespace verbatim::ulp::rdma

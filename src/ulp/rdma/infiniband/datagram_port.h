@@ -70,7 +70,7 @@ class DatagramPort {
   std::uint64_t posted() const { return posted_; }
   std::uint64_t ended() const { return ended_; }
 
-  /// A datagram that has come. Its bytes stay until `post_again(buffer)`.
+  /// A datagram that has come. Its bytes stay until `post_again` of `buffer`.
   struct Arrived {
     std::uint32_t buffer = 0;
     ByteSpan bytes;
@@ -82,7 +82,7 @@ class DatagramPort {
   /// A completion of kind `datagram` or `datagram_receive` with this port's number. What has failed
   /// is no datagram: its receive is posted again.
   std::optional<Arrived> on_ended(const Ended& ended);
-  void post_again(std::uint32_t buffer);
+  void post_again(std::span<const std::uint32_t> buffers);
 
  private:
   /// A GRH (IBA 8.3), or nothing, begins each receive.

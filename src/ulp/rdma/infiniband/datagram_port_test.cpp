@@ -116,7 +116,7 @@ TEST_F(DatagramPortTest, ArrivesWithItsSourceAndIsPostedAgain) {
   EXPECT_EQ(arrived[0].source_gid->bytes[0], 0x11);
   EXPECT_FALSE(arrived[1].source_gid);
   EXPECT_EQ(queue_pair().receives.size(), kReceives - 2);
-  for (const auto& one : arrived) port->post_again(one.buffer);
+  for (const auto& one : arrived) port->post_again({&one.buffer, 1});
   EXPECT_EQ(queue_pair().receives.size(), kReceives);
 }
 
