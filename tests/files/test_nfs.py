@@ -145,6 +145,14 @@ def run_parts(bench, parts):
 
 PARTS = (lists_a_folder, copies_there_and_back, serves_again_after_the_server_was_killed,
          serves_again_after_a_gateway_was_killed, says_what_is_wrong)
+
+
+def network_was_bad(bench):
+    told = bench.run(f"{bench.testbed.build}/bin/verbatim", "status").stdout.decode()
+    if told.count("packets lost") != 2:  # A table of each gateway's.
+        raise Failure(f"no faults were injected:\n{told}")
+
+
 COPIES = (lists_a_folder, copies_there_and_back)
 
 
@@ -157,7 +165,7 @@ def main():
         return SKIPPED
     with Testbed(options) as testbed:
         bench = Bench(testbed, VERBATIM_PROTOCOL=options.protocol, VERBATIM_FAULT=options.fault)
-        run_parts(bench, COPIES if options.fault else PARTS)
+        run_parts(bench, (*COPIES, network_was_bad) if options.fault else PARTS)
     return 0
 
 
