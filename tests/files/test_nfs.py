@@ -20,9 +20,9 @@ BYTES = 7_000_001
 class Bench:
     """A folder that is served on node a, and a gateway on node b before the clients."""
 
-    def __init__(self, testbed, protocol):
+    def __init__(self, testbed, **variables):
         self.testbed = testbed
-        self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
+        self.environment = testbed.environment() | variables
         self.data = os.path.join(testbed.folder, "data")
         os.mkdir(self.data)
         self.place = f"{testbed.address('a')}:{testbed.free_port()}"
@@ -36,19 +36,17 @@ class Bench:
         return done.stdout
 
     def serve(self, *what):
-        self.verbatim("serve", *(what or (self.data,)), "--node", "a", "--address", self.testbed.address("a"),
-                      "--listen", self.place)
+        self.verbatim("serve", *(what or (self.data,)), *self.testbed.run_options("a"), "--listen", self.place)
 
     def client(self):
-        self.verbatim("client", self.place, "--node", "b", "--address", self.testbed.address("b"), "--listen",
-                      f"127.0.0.1:{self.port}")
+        self.verbatim("client", self.place, *self.testbed.run_options("b"), "--listen", f"127.0.0.1:{self.port}")
 
     def down(self):
         for node in ("a", "b"):
-            self.run(f"{self.testbed.build}/bin/verbatim", "nfs", "down", "--node", node)
+            self.run(f"{self.testbed.build}/bin/verbatim", "nfs", "down", *self.testbed.run_options(node))
 
     def show(self, node):
-        return json.loads(self.verbatim("show", "--node", node, "--json"))[0]
+        return json.loads(self.verbatim("show", *self.testbed.run_options(node), "--json"))[0]
 
     def url(self, name):
         return f"nfs://127.0.0.1/{name}?version=4&nfsport={self.port}"
@@ -111,7 +109,7 @@ def serves_again_after_a_gateway_was_killed(bench):
 
 def says_what_is_wrong(bench):
     """A folder that is none; a port that is taken; a server that does not listen, or is none of RDMA."""
-    bench.verbatim("down", "--node", "a")
+    bench.verbatim("down", *bench.testbed.run_options("a"))
     for what, words in (((f"{bench.data}/none",), "is no folder"), (("--to", "nonsense"), "is no address")):
         try:
             bench.serve(*what)
@@ -134,26 +132,40 @@ def says_what_is_wrong(bench):
         raise Failure("a port was taken twice")
 
 
+def run_parts(bench, parts):
+    try:
+        bench.serve()
+        bench.client()
+        for part in parts:
+            part(bench)
+            print(f"passed: {part.__name__}", flush=True)
+    finally:
+        bench.down()
+
+
 PARTS = (lists_a_folder, copies_there_and_back, serves_again_after_the_server_was_killed,
          serves_again_after_a_gateway_was_killed, says_what_is_wrong)
+
+
+def network_was_bad(bench):
+    told = bench.run(f"{bench.testbed.build}/bin/verbatim", "status").stdout.decode()
+    if told.count("packets lost") != 2:  # A table of each gateway's.
+        raise Failure(f"no faults were injected:\n{told}")
+
+
+COPIES = (lists_a_folder, copies_there_and_back)
 
 
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
+    parser.add_argument("--fault", default="", help="of both gateways' packets; then files are copied alone")
     options = parser.parse_args()
     if not are_installed("ganesha.nfsd", "nfs-ls", "nfs-cat", "nfs-cp"):
         return SKIPPED
     with Testbed(options) as testbed:
-        bench = Bench(testbed, options.protocol)
-        try:
-            bench.serve()
-            bench.client()
-            for part in PARTS:
-                part(bench)
-                print(f"passed: {part.__name__}", flush=True)
-        finally:
-            bench.down()
+        bench = Bench(testbed, VERBATIM_PROTOCOL=options.protocol, VERBATIM_FAULT=options.fault)
+        run_parts(bench, (*COPIES, network_was_bad) if options.fault else PARTS)
     return 0
 
 

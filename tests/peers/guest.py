@@ -2,6 +2,7 @@
 device. Everything is in this script's own network namespace and a folder that goes with it."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,12 @@ MTU = 4500  # RoCE's 4096 and its headers.
 STACKS = ("rxe", "siw")  # Linux's stacks, which the guest can have on its interface.
 TOOLS = ("qemu-system-x86_64", "busybox", "cpio", "modprobe", "rdma")
 BOOT_SECONDS_MAX = 300
+# This machine's own files, so that every installed program runs in the guest: for `run_here`.
+MACHINE = """[ -d /machine ] || {
+  mkdir /machine && mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144,cache=loose root /machine &&
+  for f in dev proc sys tmp host; do [ ! -d /machine/$f ] || mount --rbind /$f /machine/$f || exit; done &&
+  mount -t tmpfs run /machine/run; } || exit
+exec chroot /machine /usr/bin/env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/tmp LANG=C.UTF-8 /bin/sh -c """
 
 
 def skip(why):
@@ -87,7 +94,8 @@ class Guest:
              f"guest_stack={stack} guest_mtu={MTU} guest_address={ADDRESS} guest_address_6={ADDRESS_6}",
              "-netdev", "tap,id=n0,ifname=tap0,script=no,downscript=no",
              "-device", f"virtio-net-pci,netdev=n0,host_mtu={MTU},romfile=",
-             "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none"],
+             "-virtfs", f"local,path={self.share},mount_tag=host,security_model=none",
+             "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"],
             stdin=subprocess.PIPE, stdout=self._console, stderr=subprocess.STDOUT)
         self.version = ""
 
@@ -135,6 +143,15 @@ class Guest:
 
     def run(self, command, seconds=60):
         job = self.start(command)
+        job.expect_success(seconds)
+        return job.output()
+
+    def start_here(self, command):
+        """The same with this machine's programs and files, which are read-only but for /tmp and /run."""
+        return self.start(MACHINE + shlex.quote(command))
+
+    def run_here(self, command, seconds=60):
+        job = self.start_here(command)
         job.expect_success(seconds)
         return job.output()
 

@@ -79,18 +79,21 @@ void Connection::pump(TimeNs now, Output& out) {
 
 TimeNs Connection::deadline() const {
   if (is_over_) return kNever;
+  if (held_) return held_->due;
   if (is_closing_) return ends_at_;
   if (end_words_ || wakes_replaced_) return 0;
   if (is_waiting()) return heard_at_ + kReplaceStep;
   if (login_ != nullptr || initiator_.empty()) return setup_.begun_at + kLoginTime;
+  if (is_discovery()) return heard_at_ + kDiscoveryTime;
   const TimeNs ping = pinged_at_ == kNever ? heard_at_ + kPingAfter : pinged_at_ + kPingTime;
-  return full_ == nullptr ? ping : std::min(ping, full_->tasks.deadline());
+  return std::min(ping, full_->tasks.deadline());
 }
 
 void Connection::on_time(TimeNs now, Output& out) {
   begin_input();
   now_ = now;
   const bool is_logged_in = login_ == nullptr && !initiator_.empty() && !is_waiting();
+  if (held_ && now >= held_->due) send_held(out);
   if (is_closing_) {
     if (now >= ends_at_ && !is_over_) out.work.push(Disconnect{words_.c_str()}), ends_at_ = kNever;
   } else if (end_words_) {
@@ -101,6 +104,9 @@ void Connection::on_time(TimeNs now, Output& out) {
     if (find_replaced() == nullptr) complete_login(out);
   } else if (!is_logged_in) {
     if (now >= setup_.begun_at + kLoginTime) close("no login within 15 s", out);
+  } else if (is_discovery()) {
+    if (now >= heard_at_ + kDiscoveryTime)
+      close(fmt::format("{} has asked nothing for 60 s", initiator_), out);
   } else if (pinged_at_ != kNever && now >= pinged_at_ + kPingTime) {
     close(fmt::format("{} has not answered a NOP-In for 30 s", initiator_), out);
   } else if (pinged_at_ == kNever && now >= heard_at_ + kPingAfter) {
@@ -154,6 +160,7 @@ void Connection::on_message_header(const RequestHeader& header, ByteSpan data,
                                    const RemoteBuffers& buffers, TimeNs now, Output& out) {
   now_ = heard_at_ = now;
   pinged_at_ = kNever;
+  if (held_) send_held(out);  // The initiator has not waited for it.
   if (login_ == nullptr && initiator_.empty()) {
     login_ = std::make_unique<Login>(sessions(), setup_.ours, setup_.is_iser, setup_.own);
     exp_cmd_sn_ = header.cmd_sn;
@@ -228,8 +235,10 @@ void Connection::on_text(const RequestHeader& header, ByteSpan data, Output& out
                         .transfer_tag = is_last ? kNoTag32 : next_transfer_tag()};
   if (part < bytes) answer.flags |= kContinue;
   number(answer, true);
-  send(answer, std::as_bytes(std::span(text_out_).first(part)), nullptr, kNoTag, out);
+  const std::string text = text_out_.substr(0, part);
   text_out_.erase(0, part);
+  if (is_discovery()) return answer_discovery(answer, text, kNoTag, out);
+  send(answer, std::as_bytes(std::span(text)), nullptr, kNoTag, out);
 }
 
 std::string Connection::text_answer(std::string_view text) const {

@@ -109,6 +109,13 @@ class Connection : public storage::Session, public SessionConnection {
     scsi::ManagementResult result{};
     bool closes = false;
   };
+  /// An answer that is sent later.
+  struct Held {
+    ResponseHeader header;
+    std::string text;
+    Tag done{};
+    TimeNs due = 0;
+  };
   /// What a session has once its login is complete.
   struct FullFeature {
     FullFeature(Sessions::Session& session, std::uint16_t count, std::span<const Slice> memory)
@@ -128,6 +135,16 @@ class Connection : public storage::Session, public SessionConnection {
   void send_login(Login::Answer& answer, storage::Output& out);
   void complete_login(storage::Output& out);
   bool is_waiting() const { return last_answer_ != nullptr; }
+
+  // Discovery sessions (connection_login.cpp).
+  /// Of a login, too, if it names no target.
+  bool is_discovery() const {
+    return login_ != nullptr ? login_->target() == nullptr : full_ == nullptr;
+  }
+  /// Sends an answer of a discovery session: over iSER after a pause.
+  void answer_discovery(const ResponseHeader& header, std::string_view text, Tag done,
+                        storage::Output& out);
+  void send_held(storage::Output& out);
 
   // Requests (connection.cpp).
   void on_request(const RequestHeader& header, ByteSpan data, const RemoteBuffers& buffers,
@@ -158,6 +175,9 @@ class Connection : public storage::Session, public SessionConnection {
 
   static constexpr TimeNs kLoginTime = 15 * kSecond;
   static constexpr TimeNs kPingAfter = 15 * kSecond, kPingTime = 30 * kSecond;
+  /// open-iscsi's discovery misses an answer that comes before its own call to send has returned,
+  /// and then waits 30 s for the next message.
+  static constexpr TimeNs kDiscoveryPause = 50 * kMillisecond, kDiscoveryTime = 60 * kSecond;
   static constexpr TimeNs kReplaceStep = 10 * kMillisecond, kLastTime = 5 * kSecond;
   static constexpr std::uint16_t kImmediateMax = 16;  // Commands beyond the window.
   /// No tag of `Slots` has this index.
@@ -174,6 +194,7 @@ class Connection : public storage::Session, public SessionConnection {
   std::uint32_t stat_sn_ = 1, exp_cmd_sn_ = 0, max_cmd_sn_ = 0;
   std::uint32_t transfer_tag_ = 0;
   std::string text_in_, text_out_;
+  std::optional<Held> held_;
   std::string words_;
   std::size_t store_at_ = 0, action_at_ = 0;  // What is carried out of the task set's output.
   TimeNs now_ = 0, heard_at_ = 0, pinged_at_ = kNever;

@@ -68,9 +68,23 @@ void Connection::send_login(Login::Answer& answer, Output& out) {
     answer.text.clear();
   }
   number(answer.header, true);
-  send(answer.header, std::as_bytes(std::span(answer.text)), nullptr,
-       has_failed ? kCloseTag : kNoTag, out);
+  const Tag done = has_failed ? kCloseTag : kNoTag;
+  if (is_discovery())
+    answer_discovery(answer.header, answer.text, done, out);
+  else
+    send(answer.header, std::as_bytes(std::span(answer.text)), nullptr, done, out);
   if (has_failed) close_after_message("login refused: " + answer.words);
+}
+
+void Connection::answer_discovery(const ResponseHeader& header, std::string_view text, Tag done,
+                                  Output& out) {
+  held_ = Held{header, std::string(text), done, now_ + kDiscoveryPause};
+  if (!setup_.is_iser) send_held(out);
+}
+
+void Connection::send_held(Output& out) {
+  const auto held = std::exchange(held_, std::nullopt);
+  send(held->header, std::as_bytes(std::span(held->text)), nullptr, held->done, out);
 }
 
 }  // namespace verbatim::ulp::iscsi

@@ -254,6 +254,16 @@ TEST(IscsiConnection, PeerThatVanishesIsNoticed) {
   EXPECT_EQ(tcp.time(61 * kSecond), "end 'iqn.2026-01.test:i1 has not answered a NOP-In for 30 s'");
 }
 
+/// RFC 7143, 4.3: nothing but text and logout.
+TEST(IscsiConnection, DiscoverySessionIsNotPinged) {
+  TargetBench target;
+  TcpBench tcp(target, 1, true);
+  EXPECT_EQ(tcp.login, "23 87");
+  EXPECT_EQ(tcp.time(59 * kSecond), "");
+  EXPECT_EQ(tcp.session->deadline(), 60 * kSecond);
+  EXPECT_EQ(tcp.time(60 * kSecond), "end 'iqn.2026-01.test:i1 has asked nothing for 60 s'");
+}
+
 TEST(IscsiConnection, PingIsEchoed) {
   TargetBench target;
   TcpBench tcp(target, 1);
