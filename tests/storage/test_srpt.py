@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fabric"))
 
 from fabricbed import TRIANGLE, FabricBed, HostsTestbed
-from served_disk import ServedDisk
+from served_disk import NbdDisk, ServedDisk
 from test_srp_fabric import HOSTS, FabricBench
 from testbed import SKIPPED, Failure, are_installed, option_parser, wait_until
 
@@ -50,6 +50,11 @@ class SrptBench(FabricBench):
     def wait_for_sessions(self, count):
         wait_until(lambda: len(self.show()["srp"]["initiators"]) == count, SECONDS, f"{count} sessions")
 
+    def disks_of_programs(self):
+        """Served on H4, by name."""
+        listed = json.loads(self.bed.run("H4", f"{self.testbed.build}/bin/verbatim", "disk", "list", "--json"))
+        return {one["name"]: one for one in listed}
+
     def wait_until_disk(self, is_there):
         def is_so():
             listed = json.loads(self.bed.run("H4", f"{self.testbed.build}/bin/verbatim", "disk", "list", "--json"))
@@ -78,6 +83,34 @@ def is_a_disk_by_acl(bench):
     bench.wait_for_sessions(0)
 
 
+def srp_daemon_logs_in(bench):
+    """The disk outlives srp_daemon, which then sees that it is connected."""
+    daemon = ("srp_daemon", "-o", "-i", "verbatim0", "-p", "1")
+    bench.targetcli("/backstores/ramdisk", "create", "disk5", "4M")
+    bench.targetcli(f"{bench.target}/luns", "create", "/backstores/ramdisk/disk5", "5")
+    bench.find(*daemon, "-e")
+    disks = bench.disks_of_programs()
+    if sorted(disks) != ["H4-host0", "H4-host0-lun5"] or not all(disk["is_there"] for disk in disks.values()):
+        raise Failure(f"srp_daemon -e has made {disks}")
+    for name, size in (("H4-host0", 16 << 20), ("H4-host0-lun5", 4 << 20)):
+        NbdDisk(bench.testbed, disks[name]["uri"]).is_copied_both_ways(size)
+    bench.wait_for_sessions(1)  # Both are channels of one.
+    if bench.find(*daemon, "-c") != "" or bench.find(*daemon, "-c", "-a") != bench.own_line():
+        raise Failure("srp_daemon does not see that it is connected")
+    bench.find(*daemon, "-e", "-a")
+    add_target = "/sys/class/infiniband_srp/srp-verbatim0-1/add_target"
+    for line, words in ((bench.own_line().strip(), "File exists"), ("nonsense", "Invalid argument"),
+                        (bench.line("1".zfill(16), bench.guid).strip(), "Connection reset by peer")):
+        text = bench.find("bash", "-c", f"(echo {line} > {add_target}) 2>&1 || true")
+        if words not in text:
+            raise Failure(f"add_target says of {line}: {text}")
+    bench.find("bash", "-c", "echo 1 > /sys/class/srp_remote_ports/port-0:1/delete")
+    if bench.disks_of_programs() or bench.find(*daemon, "-c") != bench.own_line():
+        raise Failure("it is still logged in")
+    bench.targetcli(f"{bench.target}/luns", "delete", "lun5")
+    bench.targetcli("/backstores/ramdisk", "delete", "disk5")
+
+
 def changes_under_a_session(bench):
     """Units come and go; without its ACL, or a target that is enabled, a session ends, and it is back with them."""
     with bench.served(0) as disk:
@@ -88,7 +121,7 @@ def changes_under_a_session(bench):
         bench.wait_for_sessions(1)
         bench.targetcli(f"{bench.target}/acls", "delete", bench.initiator)
         bench.wait_until_disk(False)
-        bench.expect_incident("the initiator is no longer admitted")
+        bench.expect_incident("admit")  # Its end, or its next login.
         bench.targetcli(f"{bench.target}/acls", "create", bench.initiator)
         bench.wait_until_disk(True)
         enable = f"/sys/kernel/config/target/srpt/0x{bench.gid}/tpgt_1/enable"
@@ -123,7 +156,8 @@ def is_gone_when_it_is_deleted(bench):
     bench.down()
 
 
-PARTS = (is_found_as_soon_as_it_is_made, is_a_disk_by_acl, changes_under_a_session, is_gone_when_it_is_deleted)
+PARTS = (is_found_as_soon_as_it_is_made, is_a_disk_by_acl, srp_daemon_logs_in, changes_under_a_session,
+         is_gone_when_it_is_deleted)
 
 
 def main():
