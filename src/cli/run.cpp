@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
+#include "cli/disk/logins.h"
 #include "cli/fault.h"
 #include "cli/help.h"
 #include "cli/program.h"
@@ -170,6 +171,10 @@ int execute(const Form& form, std::vector<std::string> command) {
   hold_node();
   if (const auto shown = show_target_tree(target_of(form.node, form.host), command[0]); !shown) {
     fmt::print(stderr, "verbatim run: the node's target: {}\n", shown.error().text);
+    return kExitFailure;
+  }
+  if (const auto shown = show_logins(form.node, form.host); !shown) {
+    fmt::print(stderr, "verbatim run: {}\n", shown.error().text);
     return kExitFailure;
   }
   const StartFailure failure = become_program(*program, std::move(command));

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ulp/initiator/initiator_service.h"
 #include "ulp/ipoib/driver/ipoib_service.h"
 #include "ulp/lnet/driver/lnet_service.h"
 #include "ulp/rds/driver/rds_service.h"
@@ -18,6 +19,8 @@ struct Kind {
   int (*run)(int argc, char** argv);
 };
 constexpr Kind kKinds[] = {
+    {"initiator", "logins of a node's programs to storage targets",
+     verbatim::ulp::initiator::run_initiator},
     {"ipoib", "an interface of IP over InfiniBand", verbatim::ulp::ipoib::run_ipoib},
     {"lnet", "a node of Lustre's network", verbatim::ulp::lnet::run_lnet},
     {"nfs-client", "an NFS server that speaks RDMA, for clients that speak TCP",

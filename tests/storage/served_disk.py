@@ -10,32 +10,12 @@ SECONDS = 120
 TOOLS = ("nbdkit", "nbdcopy", "nbdinfo", "qemu-io", "qemu-img", "fio")
 
 
-class ServedDisk:
-    """A context manager: from the URI that the command prints until it is ended."""
+class NbdDisk:
+    """A disk by its URI."""
 
-    def __init__(self, testbed, url, *options):
+    def __init__(self, testbed, uri):
         self.testbed = testbed
-        self.program = testbed.start("b", [f"{testbed.build}/bin/verbatim", "disk", url, *options])
-        self.uri = ""
-
-    def __enter__(self):
-        wait_until(lambda: "nbd+unix" in self.program.output() or self.program.ended(), SECONDS, "the disk's URI")
-        for line in self.program.output().splitlines():
-            if line.startswith("nbd+unix:///?socket="):
-                self.uri = line
-        if not self.uri:
-            raise Failure(f"no URI in:\n{self.program.output()}")
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is None:
-            self.end()
-
-    def end(self):
-        self.program.process.send_signal(signal.SIGTERM)
-        self.program.expect_success(SECONDS)
-        if os.path.exists(self.uri.split("=", 1)[1]):
-            raise Failure("the socket is left behind")
+        self.uri = uri
 
     def start(self, *argv):
         return self.testbed.start("b", [word.replace("URI", self.uri) for word in argv])
@@ -88,3 +68,30 @@ class ServedDisk:
         loses_and_brings_back()
         load.expect_success(SECONDS)
         self.run(*self.fio("--bs=4k", "--size=4M", "--verify=crc32c", "--verify_state_save=0"))
+
+
+class ServedDisk(NbdDisk):
+    """A context manager: from the URI that the command prints until it is ended."""
+
+    def __init__(self, testbed, url, *options):
+        super().__init__(testbed, "")
+        self.program = testbed.start("b", [f"{testbed.build}/bin/verbatim", "disk", url, *options])
+
+    def __enter__(self):
+        wait_until(lambda: "nbd+unix" in self.program.output() or self.program.ended(), SECONDS, "the disk's URI")
+        for line in self.program.output().splitlines():
+            if line.startswith("nbd+unix:///?socket="):
+                self.uri = line
+        if not self.uri:
+            raise Failure(f"no URI in:\n{self.program.output()}")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is None:
+            self.end()
+
+    def end(self):
+        self.program.process.send_signal(signal.SIGTERM)
+        self.program.expect_success(SECONDS)
+        if os.path.exists(self.uri.split("=", 1)[1]):
+            raise Failure("the socket is left behind")

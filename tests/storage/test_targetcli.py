@@ -178,6 +178,33 @@ def serves_nvme(bench):
     bench.expect("b", program, "discover", place, host, status=3)
 
 
+def serves_srp(bench):
+    """targetcli's target by GID; a port of rdma_cm by the file that targetcli lacks."""
+    gid = bench.shell("cat /sys/class/infiniband/*/ports/1/gids/0").strip().replace(":", "")
+    other = bench.run("b", "cat", "/sys/class/infiniband/verbatim0/ports/1/gids/0")[1].strip().replace(":", "")
+    guid = bench.shell("cat /sys/class/infiniband/*/node_guid").strip().replace(":", "")
+    port, target, initiator = bench.testbed.free_port(), f"/srpt/ib.{gid}", f"ib.{'0' * 16}{other[16:]}"
+    cm_port = "/sys/kernel/config/target/srpt/discovery_auth/rdma_cm_port"
+    bench.targetcli("/backstores/ramdisk", "create", "disk1", "8M")
+    bench.targetcli("/srpt", "create", f"ib.{gid}")
+    bench.targetcli(f"{target}/luns", "create", "/backstores/ramdisk/disk1")
+    bench.shell(f"echo {port} > {cm_port}")
+    place = f"{bench.testbed.address('a')}:{port}"
+    line, program = f"id_ext={guid},ioc_guid={guid},dest={place}", f"{bench.testbed.build}/bin/srp_disk"
+    bench.expect("b", program, "1", line, status=3)
+    bench.targetcli(f"{target}/acls", "create", initiator)
+    bench.expect("b", program, "50", line, words=("8388608 bytes", "1 sessions"))
+    if f":{port}" not in bench.show()["listens"]:
+        raise Failure(f"show tells: {bench.show()['listens']}")
+    bench.shell(f"echo {port} > {cm_port}; echo 0 > {cm_port}; [ $(cat {cm_port}) = 0 ]")
+    if f":{port}" in bench.show()["listens"]:
+        raise Failure(f"show tells: {bench.show()['listens']}")
+    bench.targetcli("/srpt", "delete", f"ib.{gid}")
+    bench.targetcli("/backstores/ramdisk", "delete", "disk1")
+    if bench.show()["srp"]["ports"]:
+        raise Failure("the port is still there")
+
+
 def recorded_commands():
     """The commands of the session, each with what the kernel's target made targetcli say."""
     with open(f"{RECORDED}/targetcli.txt", encoding="utf-8") as file:
@@ -227,7 +254,8 @@ def answers_as_the_kernel(bench):
             raise Failure("what was saved is not what the kernel's target saves")
 
 
-PARTS = (makes_a_disk, serves_what_changes, admits_by_acl, keeps_what_is_saved, serves_nvme, answers_as_the_kernel)
+PARTS = (makes_a_disk, serves_what_changes, admits_by_acl, keeps_what_is_saved, serves_nvme, serves_srp,
+         answers_as_the_kernel)
 
 
 def main():

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/protocol/device_files.h"
+#include "base/files/login_files.h"
 #include "base/files/replace_file.h"
 
 namespace verbatim::agent {
@@ -83,7 +84,7 @@ bool write_classes(const fs::path& root, std::string_view name) {
   // come from our library. There is no rdma_cm file, because programs hang on one that does not
   // answer.
   link(root / "dev/infiniband" / kCharacterDeviceName, "/dev/null");
-  fs::create_directories(root / "sys/class/scsi_host");  // The machine's are not the node's.
+  if (!write_login_files(root, name, 1)) return false;
   return write_file(root / "sys/class/infiniband_verbs/abi_version", "6");
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/disk/disk_text.h"
+#include "cli/disk/logins.h"
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
 #include "cli/program.h"
@@ -163,8 +164,12 @@ void add_disk(CLI::App& app, int& exit_status) {
   auto* listing = disk->add_subcommand("list", "Show the disks that are served");
   listing->add_flag("--json", form->json, "Print JSON");
   listing->callback([form, &exit_status] { exit_status = list(form->json); });
-  disk->callback([form, listing, &exit_status] {
-    if (!listing->parsed()) exit_status = serve(*form);
+  auto* up = disk->add_subcommand("up", "Start what keeps programs' logins; they start it, too");
+  auto logins = std::make_shared<ServiceChoice>();
+  add_service_options(*up, *logins);
+  up->callback([logins, &exit_status] { exit_status = start_logins(*logins); });
+  disk->callback([form, listing, up, &exit_status] {
+    if (!listing->parsed() && !up->parsed()) exit_status = serve(*form);
   });
 }
 

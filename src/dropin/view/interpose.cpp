@@ -15,12 +15,15 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
+#include "dropin/view/initiator.h"
 #include "dropin/view/next.h"
 #include "dropin/view/redirect.h"
 #include "dropin/view/tree.h"
 
 namespace {
 
+using verbatim::view::kind_of_path;
+using verbatim::view::Opened;
 using verbatim::view::Redirected;
 using verbatim::view::refuses_writing;
 using verbatim::view::TreePath;
@@ -45,6 +48,9 @@ int open_any(int folder, const char* path, int flags, Next next) {
     const int fd = verbatim::view::open_to_read(inside, flags);
     if (fd >= 0 || errno != EISDIR) return fd;
   }
+  if (const Opened kind = kind_of_path(path, writes(flags));
+      kind != Opened::nothing && (flags & O_PATH) == 0)
+    return verbatim::view::open_of_initiator(path, flags, kind);
   const Redirected file(path);
   if (writes(flags) && refuses_writing(file)) return -1;
   return next(file.path());
@@ -55,6 +61,19 @@ FILE* stream_of(const TreePath& inside, const char* mode) {
                               : verbatim::view::open_to_read(inside, 0);
   if (fd < 0) return nullptr;
   return writes(mode) ? verbatim::view::stream_to_write(fd) : fdopen(fd, "r");
+}
+
+FILE* stream_to_attribute(const char* path) {
+  const int fd = verbatim::view::open_of_initiator(path, 0, Opened::attribute);
+  return fd < 0 ? nullptr : verbatim::view::stream_to_write(fd);
+}
+
+/// `info` tells of a file of devices, which a plain one stands for.
+template <typename Info>
+void mark_type(const char* path, Info& info) {
+  mode_t mode = info.st_mode;
+  verbatim::view::mark_device(kind_of_path(path, false), mode);
+  info.st_mode = mode;
 }
 
 }  // namespace
@@ -116,14 +135,15 @@ VERBATIM_OPEN_FIRST(__open64_2)
 VERBATIM_OPEN_SECOND(__openat_2)
 VERBATIM_OPEN_SECOND(__openat64_2)
 
-#define VERBATIM_FOPEN(NAME)                                       \
-  VERBATIM_EXPORT FILE* NAME(const char* path, const char* mode) { \
-    VERBATIM_NEXT(call, #NAME, FILE*(const char*, const char*));   \
-    const TreePath inside(AT_FDCWD, path);                         \
-    if (inside.is_ours()) return stream_of(inside, mode);          \
-    const Redirected file(path);                                   \
-    if (writes(mode) && refuses_writing(file)) return nullptr;     \
-    return call(file.path(), mode);                                \
+#define VERBATIM_FOPEN(NAME)                                                                     \
+  VERBATIM_EXPORT FILE* NAME(const char* path, const char* mode) {                               \
+    VERBATIM_NEXT(call, #NAME, FILE*(const char*, const char*));                                 \
+    const TreePath inside(AT_FDCWD, path);                                                       \
+    if (inside.is_ours()) return stream_of(inside, mode);                                        \
+    if (kind_of_path(path, writes(mode)) == Opened::attribute) return stream_to_attribute(path); \
+    const Redirected file(path);                                                                 \
+    if (writes(mode) && refuses_writing(file)) return nullptr;                                   \
+    return call(file.path(), mode);                                                              \
   }
 VERBATIM_FOPEN(fopen)
 VERBATIM_FOPEN(fopen64)
@@ -138,12 +158,27 @@ using Order64 = int (*)(const dirent64**, const dirent64**);
 VERBATIM_PATH_FIRST(int, scandir64, (dirent64 * **names, Selector64 selector, Order64 order),
                     (names, selector, order))
 
-VERBATIM_PATH_FIRST(int, stat, (struct stat * info), (info))
-VERBATIM_PATH_FIRST(int, stat64, (struct stat64 * info), (info))
-VERBATIM_PATH_FIRST(int, lstat, (struct stat * info), (info))
-VERBATIM_PATH_FIRST(int, lstat64, (struct stat64 * info), (info))
-VERBATIM_PATH_SECOND(int, fstatat, int, (struct stat * info, int flags), (info, flags))
-VERBATIM_PATH_SECOND(int, fstatat64, int, (struct stat64 * info, int flags), (info, flags))
+#define VERBATIM_STAT(NAME, INFO)                           \
+  VERBATIM_EXPORT int NAME(const char* path, INFO* info) {  \
+    VERBATIM_NEXT(call, #NAME, int(const char*, INFO*));    \
+    const int result = call(Redirected(path).path(), info); \
+    if (result == 0) mark_type(path, *info);                \
+    return result;                                          \
+  }
+VERBATIM_STAT(stat, struct stat)
+VERBATIM_STAT(stat64, struct stat64)
+VERBATIM_STAT(lstat, struct stat)
+VERBATIM_STAT(lstat64, struct stat64)
+
+#define VERBATIM_FSTATAT(NAME, INFO)                                              \
+  VERBATIM_EXPORT int NAME(int folder, const char* path, INFO* info, int flags) { \
+    VERBATIM_NEXT(call, #NAME, int(int, const char*, INFO*, int));                \
+    const int result = call(folder, Redirected(path).path(), info, flags);        \
+    if (result == 0) mark_type(path, *info);                                      \
+    return result;                                                                \
+  }
+VERBATIM_FSTATAT(fstatat, struct stat)
+VERBATIM_FSTATAT(fstatat64, struct stat64)
 VERBATIM_PATH_SECOND(int, statx, int, (int flags, unsigned mask, struct statx* info),
                      (flags, mask, info))
 VERBATIM_PATH_SECOND(int, __xstat, int, (struct stat * info), (info))

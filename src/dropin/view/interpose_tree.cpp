@@ -13,12 +13,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "dropin/view/initiator.h"
 #include "dropin/view/next.h"
 #include "dropin/view/redirect.h"
 #include "dropin/view/tree.h"
 
 using verbatim::view::acts_as_root;
 using verbatim::view::change_tree;
+using verbatim::view::Opened;
 using verbatim::view::Redirected;
 using verbatim::view::TreePath;
 
@@ -185,6 +187,32 @@ VERBATIM_EXPORT int dup3(int fd, int to, int flags) {
   }
 VERBATIM_FCNTL(fcntl)
 VERBATIM_FCNTL(fcntl64)
+
+#define VERBATIM_FSTAT(NAME, INFO)                                    \
+  VERBATIM_EXPORT int NAME(int fd, INFO* info) {                      \
+    VERBATIM_NEXT(call, #NAME, int(int, INFO*));                      \
+    const int result = call(fd, info);                                \
+    mode_t mode = info->st_mode;                                      \
+    if (result == 0) {                                                \
+      verbatim::view::mark_device(verbatim::view::kind_of(fd), mode); \
+      info->st_mode = mode;                                           \
+    }                                                                 \
+    return result;                                                    \
+  }
+VERBATIM_FSTAT(fstat, struct stat)
+VERBATIM_FSTAT(fstat64, struct stat64)
+
+VERBATIM_EXPORT int ioctl(int fd, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  VERBATIM_NEXT(call, "ioctl", int(int, unsigned long, ...));
+  const auto kind = verbatim::view::kind_of(fd);
+  if (kind == Opened::character_device || kind == Opened::block_device)
+    return verbatim::view::control_device(fd, request, argument);
+  return call(fd, request, argument);
+}
 
 // The user.
 

@@ -4,7 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace verbatim::view {
 namespace {
@@ -18,10 +21,39 @@ constexpr const char* kFolders[] = {
     "/sys/class/infiniband_cm",
     "/sys/class/infiniband_srp",
     "/sys/devices/virtual/verbatim",
-    // Without a folder of SCSI hosts srp_daemon ends, and ours are those of its view.
+    // What initiators look at is there without a login, too: empty.
     "/sys/class/scsi_host",
+    "/sys/class/srp_remote_ports",
+    "/sys/class/nvme",
+    "/sys/class/nvme-subsystem",
+    "/sys/class/nvme-fabrics",
+    "/dev/nvme-fabrics",
     "/dev/infiniband",
 };
+
+/// What the daemon of a node's logins may have, the files of devices by the first part of their
+/// names: those of the machine stay where it has none.
+constexpr const char* kOfInitiator[] = {"/sys/class/scsi_host", "/sys/class/srp_remote_ports",
+                                        "/sys/class/nvme", "/sys/class/nvme-subsystem",
+                                        "/sys/class/nvme-fabrics"};
+constexpr const char* kDevices[] = {"/dev/nvme", "/dev/ng"};
+
+/// What must be there for a path to be the daemon's: its folder, or the file itself. Null: it is
+/// not the daemon's.
+const char* needed_for(const char* path) {
+  for (const char* const folder : kOfInitiator)
+    if (lies_in(path, folder)) return folder;
+  for (const char* const device : kDevices)
+    if (std::strncmp(path, device, std::strlen(device)) == 0) return path;
+  return nullptr;
+}
+
+bool is_there(const char* path) {
+  const int before = errno;
+  const bool is_so = syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+  errno = before;
+  return is_so;
+}
 
 /// What administrators' programs of storage targets have of their own, and where it is in the
 /// target's folder.
@@ -48,6 +80,7 @@ const char* absolute(const char* variable) {
 
 const char* root() { return absolute("VERBATIM_VIEW"); }
 const char* target_root() { return absolute("VERBATIM_TARGET"); }
+const char* initiator_root() { return absolute("VERBATIM_INITIATOR"); }
 
 bool lies_in(const char* path, const char* folder, const char** rest) {
   for (; *path != '\0' && *folder != '\0'; ++folder) {
@@ -61,6 +94,7 @@ bool lies_in(const char* path, const char* folder, const char** rest) {
 
 Redirected::Redirected(const char* path, const char* view_root) : path_(path) {
   if (path == nullptr || *path != '/') return;
+  if (take_initiators(path)) return;
   for (const char* const folder : kFolders) {
     if (view_root == nullptr || !lies_in(path, folder)) continue;
     join(view_root, "", path);
@@ -73,6 +107,17 @@ Redirected::Redirected(const char* path, const char* view_root) : path_(path) {
     if (const char* const target = target_root()) join(target, one.inside, rest);
     return;
   }
+}
+
+/// The daemon's folder is there while it runs.
+bool Redirected::take_initiators(const char* path) {
+  const char* const folder = initiator_root();
+  const char* const needed = folder == nullptr ? nullptr : needed_for(path);
+  if (needed == nullptr || !is_there(folder)) return false;
+  join(folder, "", path);
+  if (needed == path && !is_there(path_)) path_ = path;
+  is_of_view_ = is_ours();
+  return is_ours();
 }
 
 void Redirected::join(const char* folder, const char* inside, const char* rest) {

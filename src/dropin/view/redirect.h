@@ -4,7 +4,8 @@
 #include <cstddef>
 
 /// Redirection of paths in /sys and /dev to the view, and of those of a storage target's tree to
-/// its folder (tree.h).
+/// its folder (tree.h); of what storage initiators see, to the folder of their daemon (initiator.h)
+/// while it has what is looked for.
 namespace verbatim::view {
 
 /// Returns the folder in VERBATIM_VIEW; null if it is not set or not an absolute path.
@@ -12,6 +13,8 @@ const char* root();
 
 /// Returns the folder in VERBATIM_TARGET; null if it is not set or not an absolute path.
 const char* target_root();
+/// Returns the folder in VERBATIM_INITIATOR; null if it is not set or not an absolute path.
+const char* initiator_root();
 /// True if the path is `folder` or inside it; repeated slashes count as one. `rest`: what follows.
 bool lies_in(const char* path, const char* folder, const char** rest = nullptr);
 
@@ -28,6 +31,7 @@ class Redirected {
   bool is_of_view() const { return is_of_view_; }
 
  private:
+  bool take_initiators(const char* path);
   void join(const char* folder, const char* inside, const char* rest);
   const char* path_;
   bool is_of_view_ = false;

@@ -34,13 +34,6 @@ int change_tree(char request, const TreePath& path, const char* second = "");
 int open_to_read(const TreePath& path, int flags);
 /// Descriptor for writing an attribute: a connection to the daemon.
 int open_to_write(const TreePath& path, int flags);
-FILE* stream_to_write(int fd);
-
-/// True for a descriptor that `open_to_write` has made, or a copy of it.
-bool is_writer(int fd);
-ssize_t write_attribute(int fd, const void* bytes, std::size_t size);
-/// `to` is now a copy of `from`, or closed (`from` is -1).
-void note_copy(int from, int to);
 
 /// The program is an administrator's one that insists on being root.
 bool acts_as_root();

@@ -119,6 +119,7 @@ Result<Target> parse_srp(std::string_view rest) {
   const auto begin = [line = *line, lun = std::uint64_t{*unit} << 48](const OwnSide& own) {
     srp::InitiatorSettings settings = settings_for(line, own.guid);
     settings.lun = lun;
+    settings.joins = lun != 0;  // Of several units of a target, each has a process.
     return std::make_unique<srp::Initiator>(settings, own.scratch);
   };
   if (line->is_by_ip()) return Target{rdma::IpService{line->to}, begin};

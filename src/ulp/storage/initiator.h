@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/completion_status.h"
 #include "base/inplace_vector.h"
@@ -73,6 +74,8 @@ struct DiskFacts {
   bool can_discard = false, can_write_zeroes = false;
   bool can_write_stable = false;  // FUA. Else `is_stable` is not asked for: flush after it.
   std::string name;               // "LIO-ORG ram0 4.0": what it says of itself.
+  /// Numbers of the target's units, if they alone were asked for: there is no disk then.
+  std::vector<std::uint16_t> units{};
 };
 
 /// Why a session is over. `words` have both sides' values. `is_final`: to try again is of no use

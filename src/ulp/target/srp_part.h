@@ -1,7 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,11 @@
 
 #include "base/error.h"
 #include "ulp/backstore/store.h"
+#include "ulp/rdma/driver.h"
 #include "ulp/srp/service.h"
+#include "ulp/target/runner.h"
+#include "ulp/target/scsi_memory.h"
+#include "ulp/target/srp_fabric.h"
 
 namespace verbatim::ulp::target {
 
@@ -19,32 +24,49 @@ struct SrpSettings {
   std::string any = "no";
 };
 
-/// The SRP side of a process's target: ports, each with one unit.
+/// The SRP side of a process's target: ports with their units, by options or of the tree, and where
+/// initiators log in. It takes its memory with the first port.
 class SrpPart {
  public:
-  static constexpr std::uint32_t kChannels = 256;
-  static constexpr std::uint32_t kPieces = kChannels * srp::Ports::kPiecesPerChannel;
+  /// All of them outlive it; the runner has no session any more at its end.
+  SrpPart(Runner& runner, rdma::Driver& driver, service::Loop& loop)
+      : runner_(runner), driver_(driver), loop_(loop) {}
 
-  /// `guid`: of the node, for the port "node". `memory`: registered, `kPieces` of
-  /// `LogicalUnit::kMemoryBytes`.
-  static Result<std::unique_ptr<SrpPart>> create(const SrpSettings& settings, std::uint64_t guid,
-                                                 storage::UnitId unit,
-                                                 const backstore::Geometry& geometry,
-                                                 std::span<const Slice> memory);
+  /// The ports that options name, each with one unit.
+  Result<void> add(const SrpSettings& settings, storage::UnitId unit,
+                   const backstore::Geometry& geometry);
+  Result<srp::Port*> add(srp::Port port);
+  void remove(srp::Port& port);
+  /// The port has other settings now.
+  void refresh(const srp::Port& port) { ports_->refresh(port); }
 
-  storage::Service& service() { return service_; }
-  srp::Ports& ports() { return ports_; }
+  /// By rdma_cm.
+  Result<void> listen(const SocketAddress& address);
+  void unlisten(const SocketAddress& address);
+
+  void add_places(std::vector<std::string>& places) const;
   nlohmann::json status() const;
 
  private:
-  explicit SrpPart(std::span<const Slice> memory) : ports_({.channels = kChannels}, memory) {}
+  static constexpr std::uint32_t kChannels = 256;
+  static constexpr std::uint32_t kPieces = kChannels * srp::Ports::kPiecesPerChannel;
 
-  Result<void> add_port(const srp::PortId& id, const SrpSettings& settings, storage::UnitId unit,
-                        const backstore::Geometry& geometry);
+  Result<void> open();
+  /// On a fabric: ports are found there as long as there is one.
+  Result<void> show();
+  void hide();
+  std::uint64_t service_number() const { return driver_.device().guid(); }
 
-  std::vector<std::unique_ptr<scsi::LogicalUnit>> units_;
-  srp::Ports ports_;
-  srp::Service service_{ports_};
+  Runner& runner_;
+  rdma::Driver& driver_;
+  service::Loop& loop_;
+  ScsiMemory memory_;
+  std::vector<std::unique_ptr<scsi::LogicalUnit>> units_;  // Of the ports that options name.
+  std::optional<srp::Ports> ports_;
+  std::optional<srp::Service> service_;
+  std::map<std::string, rdma::ListenerId> listeners_;  // By address.
+  std::optional<rdma::ListenerId> by_service_;
+  std::unique_ptr<SrpFabric> fabric_;
 };
 
 }  // namespace verbatim::ulp::target

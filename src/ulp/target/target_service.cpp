@@ -21,7 +21,7 @@
 #include "ulp/target/disks.h"
 #include "ulp/target/iscsi_part.h"
 #include "ulp/target/runner.h"
-#include "ulp/target/srp_fabric.h"
+#include "ulp/target/scsi_memory.h"
 #include "ulp/target/srp_part.h"
 #include "ulp/target/tree/served_tree.h"
 #include "ulp/tcp/driver.h"
@@ -46,21 +46,6 @@ struct Settings {
   SrpSettings srp;
 };
 
-/// Registered pieces for parameters of SCSI commands.
-struct ScsiMemory {
-  Result<void> take(const rdma::Device& device, std::uint32_t count) {
-    auto made = rdma::BufferPool::create(device, count, scsi::LogicalUnit::kMemoryBytes,
-                                         IBV_ACCESS_LOCAL_WRITE);
-    if (!made) return std::unexpected(made.error());
-    pool = std::move(*made);
-    pieces.resize(count);
-    pool->take(pieces);
-    return {};
-  }
-  std::optional<rdma::BufferPool> pool;
-  std::vector<Slice> pieces;
-};
-
 /// The process's target.
 class TargetService : public std::enable_shared_from_this<TargetService> {
  public:
@@ -81,7 +66,7 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
       if (auto served = serve_iscsi(settings, *listen); !served) return served;
     }
     if (!settings.srp.ports.empty()) {
-      if (auto served = serve_srp(settings, *listen, daemon.loop()); !served) return served;
+      if (auto served = serve_srp(settings, *listen); !served) return served;
     }
     if (auto opened = tree_->open(daemon.loop(), daemon.name()); !opened) return opened;
     if (auto attached = driver_->attach(daemon.loop()); !attached) return attached;
@@ -128,10 +113,12 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     tcp_ = std::make_unique<tcp::Driver>(
         runner_, loop,
         tcp::Driver::Options{.first_number = kConnectionsMax, .first_listener = kTcpListener});
+    srp_ = std::make_unique<SrpPart>(runner_, *driver_, loop);
     tree_ = std::make_unique<ServedTree>(Engines{.runner = runner_,
                                                  .driver = *driver_,
                                                  .tcp = *tcp_,
                                                  .iscsi = *iscsi_,
+                                                 .srp = *srp_,
                                                  .nvme = target_,
                                                  .nvme_receives = kReceives});
     return {};
@@ -196,31 +183,13 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
   }
 
   /// By rdma_cm, and on a fabric's host by the InfiniBand CM, too.
-  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme, service::Loop& loop) {
+  Result<void> serve_srp(const Settings& settings, const SocketAddress& nvme) {
     const auto listen = settings.srp_listen.empty()
                             ? Result<SocketAddress>(nvme.with_port(kSrpPort))
                             : parse_place(settings.srp_listen, kSrpPort);
     if (!listen) return std::unexpected(listen.error());
-    if (auto taken = srp_memory_.take(driver_->device(), SrpPart::kPieces); !taken) return taken;
-    rdma::Device& device = driver_->device();
-    auto part =
-        SrpPart::create(settings.srp, device.guid(), unit_, disk_->geometry(), srp_memory_.pieces);
-    if (!part) return std::unexpected(part.error());
-    srp_ = std::move(*part);
-    auto listener = driver_->listen(rdma::IpService{*listen});
-    if (!listener) return std::unexpected(listener.error());
-    runner_.serve(*listener, srp_->service(), *driver_);
-    listens_at_.push_back("SRP " + listen->text());
-    if (!device.port().is_infiniband) return {};
-
-    const auto by_service = driver_->listen(rdma::InfinibandService{.service = device.guid()});
-    if (!by_service) return std::unexpected(by_service.error());
-    runner_.serve(*by_service, srp_->service(), *driver_);
-    listens_at_.push_back(fmt::format("SRP service {:#018x}", device.guid()));
-    auto shown = SrpFabric::open(srp_->ports(), device, loop);
-    if (!shown) return std::unexpected(shown.error());
-    srp_fabric_ = std::move(*shown);
-    return {};
+    if (auto added = srp_->add(settings.srp, unit_, disk_->geometry()); !added) return added;
+    return srp_->listen(*listen);
   }
 
   std::uint32_t connection_count() const {
@@ -251,6 +220,7 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     for (const Incident& one : runner_.incidents())
       incidents.push_back({{"peer", one.peer}, {"words", one.words}});
     std::vector<std::string> places = listens_at_;
+    srp_->add_places(places);
     tree_->add_places(places);
     nlohmann::json status = {{"listens", fmt::format("{}", fmt::join(places, ", "))},
                              {"connections", connection_count()},
@@ -258,7 +228,7 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
                              {"hosts", std::move(hosts)},
                              {"incidents", std::move(incidents)}};
     status["iscsi"] = iscsi_->status();
-    if (srp_ != nullptr) status["srp"] = srp_->status();
+    status["srp"] = srp_->status();
     return status;
   }
 
@@ -266,13 +236,12 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
   nvmeof::Target target_{nvmeof::Limits{}};
   std::unique_ptr<nvmeof::Portal> portal_;
   std::unique_ptr<IscsiPart> iscsi_;
-  std::unique_ptr<SrpPart> srp_;
-  std::unique_ptr<SrpFabric> srp_fabric_;
   Runner runner_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<backstore::ScratchStore> scratch_;
   std::unique_ptr<backstore::RamStore> disk_;
-  ScsiMemory iscsi_memory_, srp_memory_;
+  ScsiMemory iscsi_memory_;
+  std::unique_ptr<SrpPart> srp_;
   std::unique_ptr<tcp::Driver> tcp_;
   std::unique_ptr<ServedTree> tree_;
   storage::UnitId unit_{};

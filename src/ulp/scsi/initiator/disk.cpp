@@ -161,6 +161,11 @@ std::optional<DiskCommand> DiskProbe::command() const {
       command.cdb[2] = std::byte{0x3f};  // All pages: some units know no other.
       command.cdb[4] = std::byte{192};
       break;
+    case Step::units:
+      command = {.direction = DataDirection::from_target, .data_bytes = kDataBytesMax};
+      command.cdb[0] = std::byte{0xa0};
+      store_be(&command.cdb[6], std::uint32_t{kDataBytesMax});
+      break;
     case Step::done:
       return {};
   }
@@ -174,13 +179,14 @@ void DiskProbe::on_answer(Status status, ByteSpan sense, ByteSpan data) {
   const auto key = key_of(sense);
   if (key && key->code == raw(SenseCode::unit_not_supported))
     return fail("the target has no unit of this number", true);
-  const bool is_optional = step_ >= Step::limits;
+  const bool is_optional = step_ >= Step::limits && step_ != Step::units;
   if (error != 0 && !is_optional) {
     const bool is_wrong = error == EINVAL || error == EOPNOTSUPP;
     return fail("the unit refuses a first command: " + words_of(status, sense), is_wrong);
   }
   if (error == 0) take(data);
-  step_ = static_cast<Step>(static_cast<std::uint8_t>(step_) + 1);
+  step_ =
+      step_ == Step::units ? Step::done : static_cast<Step>(static_cast<std::uint8_t>(step_) + 1);
 }
 
 void DiskProbe::take(ByteSpan data) {
@@ -194,6 +200,8 @@ void DiskProbe::take(ByteSpan data) {
       return take_capacity(data);
     case Step::limits:
       return take_limits(data);
+    case Step::units:
+      return take_units(data);
     case Step::provisioning:
       facts_.can_discard = (byte(5) & kUnmapsByWriteSame) != 0 && facts_.can_write_zeroes;
       return;
@@ -227,6 +235,17 @@ void DiskProbe::take_capacity(ByteSpan data) {
   facts_.block_bytes = block;
   facts_.bytes = (last + 1) * block;
   facts_.transfer_bytes_max = 1u << 30;
+}
+
+/// A list's length, 4 bytes, and units of 8 bytes each, whose numbers are in the first two (SAM-5,
+/// 4.7.7: of peripheral devices, and flat).
+void DiskProbe::take_units(ByteSpan data) {
+  constexpr std::size_t kHead = 8, kUnit = 8;
+  if (data.size() < kHead) return fail("REPORT LUNS' answer is shorter than 8 bytes", true);
+  const std::size_t end =
+      std::min<std::size_t>(data.size(), kHead + load_be<std::uint32_t>(data.data()));
+  for (std::size_t at = kHead; at + kUnit <= end; at += kUnit)
+    facts_.units.push_back(load_be<std::uint16_t>(&data[at]) & 0x3fff);
 }
 
 /// Without the page: as much as one likes, and no zeroes by WRITE SAME.

@@ -33,10 +33,17 @@ int error_of(Status status, ByteSpan sense);
 /// "status 0x02, sense 3/1100", for refusals.
 std::string words_of(Status status, ByteSpan sense);
 
-/// Asks a unit what it is, one command after the other.
+/// Asks a unit what it is, one command after the other; or only, which units the target has.
 class DiskProbe {
  public:
-  static constexpr std::uint32_t kDataBytesMax = 255;
+  static constexpr std::uint32_t kDataBytesMax = 2056;  // 256 units.
+
+  DiskProbe() = default;
+  static DiskProbe of_units() {
+    DiskProbe probe;
+    probe.step_ = Step::units;
+    return probe;
+  }
 
   /// The command that is next, and stays so until `on_answer`. None: it is over.
   std::optional<DiskCommand> command() const;
@@ -49,13 +56,23 @@ class DiskProbe {
   const storage::Failure* failure() const { return failure_ ? &*failure_ : nullptr; }
 
  private:
-  enum class Step : std::uint8_t { ready, identity, capacity, limits, provisioning, mode, done };
+  enum class Step : std::uint8_t {
+    ready,
+    identity,
+    capacity,
+    limits,
+    provisioning,
+    mode,
+    done,
+    units,
+  };
   static constexpr int kTries = 20;  // A unit tells one unit attention a command.
 
   void take(ByteSpan data);
   void take_identity(ByteSpan data);
   void take_capacity(ByteSpan data);
   void take_limits(ByteSpan data);
+  void take_units(ByteSpan data);
   void fail(std::string words, bool is_final) { failure_ = {std::move(words), is_final}; }
 
   Step step_ = Step::ready;

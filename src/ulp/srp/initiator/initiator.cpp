@@ -40,17 +40,19 @@ constexpr RejectRow kRejects[] = {
 
 Initiator::Initiator(const InitiatorSettings& settings, const storage::PeerMemory& scratch)
     : settings_(settings), scratch_(scratch), requests_(settings.requests) {
+  if (settings_.lists_units) probe_ = scsi::DiskProbe::of_units();
   VERBATIM_ASSERT(scratch_.bytes() >= storage::kScratchBytes);
   std::fill_n(scratch_.data(), storage::kScratchBytes, std::byte{});
 }
 
 void Initiator::begin(TimeNs, Output& out) {
-  const LoginRequest login{.request_bytes = settings_.request_bytes,
-                           .formats = settings_.formats,
-                           .flags = kImmediateData,
-                           .immediate_offset = kImmediateAt,
-                           .initiator = settings_.initiator,
-                           .target = settings_.target};
+  const LoginRequest login{
+      .request_bytes = settings_.request_bytes,
+      .formats = settings_.formats,
+      .flags = static_cast<std::uint8_t>(kImmediateData | (settings_.joins ? kAnotherChannel : 0)),
+      .immediate_offset = kImmediateAt,
+      .initiator = settings_.initiator,
+      .target = settings_.target};
   const auto bytes = encode(login, settings_.form);
   const std::size_t size = settings_.form == LoginForm::rdma_cm ? 56 : bytes.size();
   constexpr std::uint32_t kManagement = 8;  // Task management, and answers to the target.

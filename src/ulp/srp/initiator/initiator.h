@@ -24,6 +24,9 @@ struct InitiatorSettings {
   std::uint32_t transfer_bytes_max = 1 << 20;
   std::uint16_t formats = kDirectFormat | kIndirectFormat;  // Of descriptors that are used.
   TimeNs patience = 30 * kSecond;                           // For the answer to a command.
+  /// Further channel of a session that may be there: else the login ends the session's others.
+  bool joins = false;
+  bool lists_units = false;  // No disk: `facts()` has the target's units.
 };
 
 /// One session of SRP's initiator, with one unit of the target, over one channel.

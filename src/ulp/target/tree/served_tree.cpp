@@ -25,7 +25,7 @@ ServedTree::ServedTree(const Engines& engines)
                engines.iscsi.tcp()),
       iscsi_(engines.iscsi.sessions(), engines.runner, portals_, devices_),
       nvmet_(engines.nvme, engines.runner, engines.driver, devices_, engines.nvme_receives),
-      srpt_(engines.driver.device()) {
+      srpt_(engines.srp, engines.runner, engines.driver.device(), devices_) {
   tree_.add("target/core", devices_);
   tree_.add("target/iscsi", iscsi_);
   tree_.add("target/srpt", srpt_);

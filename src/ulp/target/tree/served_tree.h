@@ -16,6 +16,7 @@ struct Engines {
   rdma::Driver& driver;
   tcp::Driver& tcp;
   IscsiPart& iscsi;
+  SrpPart& srp;
   nvmeof::Target& nvme;
   std::uint32_t nvme_receives = 0;  // Of all connections together.
 };

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "cli/services/service_command.h"
+
+namespace verbatim::cli {
+
+/// Shows programs that this process becomes where their logins to storage targets are kept: a
+/// program that logs in (`nvme connect`, `srp_daemon -e`) starts the keeper.
+Result<void> show_logins(const NodeChoice& node, const HostChoice& host);
+
+/// Starts the keeper of a node's, or a host's, logins unless it runs. The exit status.
+int start_logins(const ServiceChoice& choice);
+
+}  // namespace verbatim::cli
