@@ -43,6 +43,8 @@ scsi::UnitSettings settings_of(const Node& device, const backstore::Geometry& ge
   settings.can_unmap_by_write_same = attributes.is_set("emulate_tpws");
   settings.unmap_zeroes = attributes.is_set("unmap_zeroes_data");
   settings.can_compare_and_write = attributes.is_set("emulate_caw");
+  settings.can_reserve = attributes.is_set("emulate_pr");
+  settings.can_copy = attributes.is_set("emulate_3pc");
   settings.tells_aborted = attributes.is_set("emulate_tas");
   const std::uint32_t blocks_max = kTransferBlocksMax * 512 / settings.block_bytes;
   settings.transfer_blocks_max = std::min(number("hw_max_sectors"), blocks_max);
@@ -82,7 +84,9 @@ int TreeDevices::keep(const Node& directory, Result<std::unique_ptr<backstore::S
     return store.error().code;
   }
   const storage::UnitId unit = runner_.add(**store);
-  devices_[directory.path()] = {.store = std::move(*store), .unit = unit};
+  Device& device = devices_[directory.path()];
+  device.store = std::move(*store);
+  device.unit = unit;
   return 0;
 }
 
@@ -138,8 +142,9 @@ scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol
   if (unit.unit != nullptr && (unit.identity != identity || unit.settings != settings))
     old_units_.push_back(std::exchange(unit, {}));
   if (unit.unit == nullptr)
-    unit = {std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings), identity,
-            settings};
+    unit = {
+        std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings, found->reservations),
+        identity, settings};
   return unit.unit.get();
 }
 

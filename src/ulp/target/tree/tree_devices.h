@@ -24,6 +24,7 @@ class TreeDevices final : public TreePart, public service::Source {
   struct Device {
     std::unique_ptr<backstore::Store> store;
     storage::UnitId unit{};
+    std::shared_ptr<scsi::Reservations> reservations = std::make_shared<scsi::Reservations>();
   };
   /// Null: it has none.
   const Device* find(const target_tree::Node& directory) const;
