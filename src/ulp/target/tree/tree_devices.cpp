@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <sys/epoll.h>
+
 #include "base/log.h"
 #include "ulp/backstore/ram_store.h"
 #include "ulp/target_tree/parsers.h"
@@ -73,6 +75,16 @@ std::uint64_t number_of(const Node& directory, std::string_view attribute) {
              : 0;
 }
 
+TreeDevices::TreeDevices(Runner& runner, const rdma::Device& device, service::Loop& loop)
+    : runner_(runner), device_(device), loop_(loop) {
+  loop_.add(*this);
+}
+
+TreeDevices::~TreeDevices() {
+  loop_.remove(*this);
+  if (buffers_ != nullptr) loop_.unwatch(buffers_->queue().descriptor());
+}
+
 const TreeDevices::Device* TreeDevices::find(const Node& directory) const {
   const auto found = devices_.find(directory.path());
   return found == devices_.end() ? nullptr : &found->second;
@@ -90,14 +102,25 @@ int TreeDevices::keep(const Node& directory, Result<std::unique_ptr<backstore::S
   return 0;
 }
 
-int TreeDevices::open_file(const Node& directory, const std::string& file,
-                           const backstore::FileStore::Options& options) {
+Result<std::unique_ptr<backstore::Store>> TreeDevices::open_store(
+    const std::string& file, const backstore::FileStore::Options& options) {
   if (buffers_ == nullptr) {
     auto buffers = backstore::FileBuffers::create(device_);
-    if (!buffers) return buffers.error().code;
+    if (!buffers) return std::unexpected(buffers.error());
+    const auto reap = [this](std::uint32_t, TimeNs now) {
+      buffers_->reap();
+      runner_.on_answers(now);
+    };
+    if (auto watched = loop_.watch((*buffers)->queue().descriptor(), EPOLLIN, reap); !watched)
+      return std::unexpected(watched.error());
     buffers_ = std::move(*buffers);
   }
-  return keep(directory, backstore::FileStore::open(*buffers_, file, options));
+  return backstore::FileStore::open(*buffers_, file, options);
+}
+
+int TreeDevices::open_file(const Node& directory, const std::string& file,
+                           const backstore::FileStore::Options& options) {
+  return keep(directory, open_store(file, options));
 }
 
 int TreeDevices::open(const Node& device) {
@@ -154,7 +177,10 @@ void TreeDevices::collect() {
 }
 
 void TreeDevices::on_time(TimeNs now) {
+  if (has_unsubmitted()) buffers_->queue().submit();
+  if (now < looks_at_) return;
   collect();
+  runner_.on_answers(now);
   looks_at_ = old_devices_.empty() ? kNever : now + kLookStep;
 }
 
