@@ -54,7 +54,7 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --null | --spin | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
@@ -99,7 +99,7 @@ _verbatim() {
     "lnet show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "lnet test") _verbatim_reply "--read --write --bytes --requests --concurrency --check --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
-    "target up") _verbatim_reply "--nvme --iscsi --ram --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
+    "target up") _verbatim_reply "--nvme --iscsi --ram --file --direct --null --spin --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     nfs) _verbatim_reply "serve client show down $common" "$current" ;;

@@ -58,6 +58,10 @@ void check(const Plan& plan, const Command& command) {
                    VERBATIM_ASSERT(2 * s.bytes <= command.data_out_bytes);
                    check_range({s.offset, s.bytes});
                  },
+                 [&](const CopyBlocks& s) {
+                   check_range({s.from_offset, s.bytes});
+                   check_range({s.to_offset, s.bytes});
+                 },
                  [&](const NeedsParameters& s) {
                    VERBATIM_ASSERT(s.bytes <= LogicalUnit::kMemoryBytes);
                    VERBATIM_ASSERT(s.bytes <= command.data_out_bytes);
@@ -71,7 +75,7 @@ void check(const Plan& plan, const Command& command) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   LogicalUnit unit(ulp::storage::UnitId{1}, {.serial = "0123456789"}, settings(input.byte()));
-  unit.on_login(NexusId{0});
+  unit.on_login(NexusId{0}, {.name = "iqn.2026-01.test:0"});
   if ((input.byte() & 1) != 0) unit.set_blocks(kBlocks);
   const Port port{.device_name = "iqn.2026-01.test:t"};
   const Lun luns[] = {0, 1};

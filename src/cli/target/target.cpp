@@ -1,5 +1,7 @@
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,7 +31,8 @@ constexpr const char* kExamples =
 
 struct UpForm {
   ServiceChoice place;
-  std::string nvme, ram, block, listen;
+  std::string nvme, ram, file, null, block, listen, spin;
+  bool is_direct = false;
   std::vector<std::string> hosts;
   bool any_host = false;
   std::string iscsi, iscsi_listen, iscsi_auth;
@@ -44,6 +47,13 @@ int fail(const std::string& text, int status = kExitFailure) {
   return fail_service(kKind, "up", text, status);
 }
 
+/// The daemon has another working directory.
+std::string absolute(const std::string& path) {
+  std::error_code ignored;
+  const auto whole = std::filesystem::absolute(path, ignored);
+  return ignored ? path : whole.string();
+}
+
 std::vector<std::string> words_of(const UpForm& form) {
   std::vector<std::string> words;
   const auto add = [&words](const char* option, const std::string& value) {
@@ -51,8 +61,12 @@ std::vector<std::string> words_of(const UpForm& form) {
   };
   add("--nvme", form.nvme);
   add("--ram", form.ram);
+  if (!form.file.empty()) add("--file", absolute(form.file));
+  if (form.is_direct) add("--direct", "yes");
+  add("--null", form.null);
   add("--block", form.block);
   add("--listen", form.listen);
+  add("--spin", form.spin);
   add("--allow-host", fmt::format("{}", fmt::join(form.hosts, ",")));
   if (form.any_host) add("--allow-any-host", "yes");
   add("--iscsi", form.iscsi);
@@ -139,10 +153,17 @@ void add_up(CLI::App& target, int& exit_status) {
       ->type_name("NQN");
   command->add_option("--ram", form->ram, "The disk: memory of this size; default: 64M")
       ->type_name("SIZE");
+  command->add_option("--file", form->file, "The disk: a file, or a block device")
+      ->type_name("PATH");
+  command->add_flag("--direct", form->is_direct, "Past the page cache; block devices: always");
+  command->add_option("--null", form->null, "The disk: nothing, of this size, to measure all else")
+      ->type_name("SIZE");
   command->add_option("--block", form->block, "Bytes of a block: 512 (default) or 4096")
       ->type_name("BYTES");
   command->add_option("--listen", form->listen, "Where hosts connect; default: all, port 4420")
       ->type_name("IP[:PORT]");
+  command->add_option("--spin", form->spin, "How long it polls before it sleeps; default: 50")
+      ->type_name("US|always");
   command->add_option("--allow-host", form->hosts, "A host that may connect, by its NQN")
       ->type_name("NQN")
       ->expected(1)

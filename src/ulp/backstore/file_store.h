@@ -6,43 +6,15 @@
 #include <vector>
 
 #include "base/os/unique_fd.h"
+#include "ulp/backstore/file_buffers.h"
 #include "ulp/backstore/loans.h"
 #include "ulp/backstore/store.h"
-#include "ulp/rdma/buffer_pool.h"
 
 namespace verbatim::ulp::backstore {
 
-/// Registered buffers that all files of a process share: small ones for most requests, large ones
-/// for those that would take many. Who asks while too few are free waits, in order.
-class FileBuffers {
- public:
-  static constexpr std::uint32_t kSmallBytes = 64 << 10, kLargeBytes = 1 << 20;
-  static constexpr std::uint32_t kSmall = 256, kLarge = 16;
-  /// The longest request: all the large ones.
-  static constexpr std::uint32_t kRequestBytesMax = kLarge * kLargeBytes;
-
-  static Result<std::unique_ptr<FileBuffers>> create(const rdma::Device& device);
-  FileBuffers(rdma::BufferPool small, rdma::BufferPool large)
-      : small_(std::move(small)), large_(std::move(large)) {}
-
-  /// Fills `loan` with slices of `bytes` together. False: too few are free.
-  bool take(std::uint32_t bytes, std::vector<Slice>& loan);
-  void give_back(std::vector<Slice>& loan);
-
-  struct Waiting {
-    class FileStore* store = nullptr;
-    storage::Borrow request;
-    Answers* to = nullptr;
-  };
-  std::deque<Waiting> waiting;
-
- private:
-  rdma::BufferPool small_, large_;
-};
-
-/// A unit in a file, or on a block device. What is lent are copies; each call reads or writes the
-/// file at once, so the thread waits for what is not in the page cache. `flush` and stable puts end
-/// when the file's data is on the disk (fdatasync).
+/// A unit in a file, or on a block device. What is lent are copies. What is in the page cache is
+/// read at once; all else goes through the buffers' queue, so a slow disk stops nobody else.
+/// `flush` and stable puts end when the file's data is on the disk (fdatasync).
 class FileStore final : public Store {
  public:
   struct Options {
@@ -50,12 +22,14 @@ class FileStore final : public Store {
     std::uint32_t block_bytes = 512;
     bool may_create = true;
     bool is_synchronous = false;  // Each put is stable: there is no write cache.
+    bool is_direct = false;       // O_DIRECT: past the page cache. Block devices: always.
   };
   /// Errors of open.
   static Result<std::unique_ptr<FileStore>> open(FileBuffers& buffers, const std::string& path,
                                                  const Options& options);
-  FileStore(FileBuffers& buffers, UniqueFd file, const Geometry& geometry)
-      : buffers_(buffers), file_(std::move(file)), geometry_(geometry) {}
+  FileStore(FileBuffers& buffers, UniqueFd file, const Geometry& geometry, bool is_direct)
+      : buffers_(buffers), file_(std::move(file)), geometry_(geometry), is_direct_(is_direct) {}
+  /// Waits for what is under way.
   ~FileStore() override;
 
   Geometry geometry() const override { return geometry_; }
@@ -64,19 +38,48 @@ class FileStore final : public Store {
   void give_back(Tag tag) override;
   void flush(const storage::Flush& request, Answers& to) override;
   void clear(const storage::Clear& request, Answers& to) override;
-  int descriptor() const override { return -1; }
-  std::size_t reap() override { return 0; }
+  int descriptor() const override { return buffers_.queue().descriptor(); }
+  std::size_t reap() override { return buffers_.reap(); }
 
  private:
+  friend class FileBuffers;
+  /// A request from its first operation to its answer.
+  struct Request {
+    FileStore* store = nullptr;
+    Answers* to = nullptr;
+    Tag tag{};
+    enum class Kind : std::uint8_t { read, write, sync, clear, zero } kind{};
+    bool to_stable = false;              // `write`: a sync follows.
+    int mode = 0;                        // `clear`: as fallocate's.
+    std::uint64_t offset = 0, left = 0;  // `left`: of `clear` and `zero`.
+    std::vector<iovec> pieces;           // What is left of `read` and `write`.
+    std::uint32_t failures = 0;          // `sync`: that were told when it began.
+  };
+
   bool has(std::uint64_t offset, std::uint64_t bytes) const {
     return offset <= geometry_.bytes && bytes <= geometry_.bytes - offset;
   }
   bool lend(const storage::Borrow& request, Answers& to);
+  bool write_copy(const storage::Put& request, Answers& to);
+  bool can_write_from(std::span<const Slice> slices) const;
+  void read_what_is_cached(Request& request);
+
+  Request& begin(Request::Kind kind, Tag tag, Answers& to);
+  void go_on(Request& request);
+  void sync(Request& request);
+  /// Of the operation that `go_on` has started.
+  void on_end(Request& request, std::int64_t result);
+  void advance(Request& request, std::uint64_t moved);
+  void finish(Request& request, storage::StoreStatus status);
 
   FileBuffers& buffers_;
   UniqueFd file_;
   Geometry geometry_;
+  const bool is_direct_;
+  std::uint32_t sync_failures_ = 0;
   Loans<std::vector<Slice>> loans_;
+  std::deque<Request> requests_;  // They stay where they are.
+  std::vector<Request*> free_;
 };
 
 }  // namespace verbatim::ulp::backstore

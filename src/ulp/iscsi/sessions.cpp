@@ -9,6 +9,18 @@
 #include "base/assert.h"
 
 namespace verbatim::ulp::iscsi {
+namespace {
+
+scsi::InitiatorPort port_of(const Sessions::Session& session) {
+  const scsi::Port& at = session.target->port();
+  return {.protocol = scsi::Protocol::iscsi,
+          .name = session.initiator,
+          .isid = session.isid,
+          .target = fmt::format("{},t,0x{:04x}", at.device_name, at.tag),
+          .target_id = at.id};
+}
+
+}  // namespace
 
 Sessions::Sessions(const Limits& limits, std::span<const Slice> memory, Random random)
     : limits_(limits),
@@ -52,7 +64,7 @@ void Sessions::refresh(Target& target) {
     const scsi::LunMap before = std::exchange(session->units, units);
     for (scsi::LogicalUnit* const unit : before.units()) unit->on_gone(session->nexus);
     for (scsi::LogicalUnit* const unit : units.units()) {
-      unit->on_login(session->nexus);
+      unit->on_login(session->nexus, port_of(*session));
       unit->attentions().tell(session->nexus, scsi::Attention::luns_changed);
     }
   }
@@ -70,9 +82,10 @@ Sessions::Session* Sessions::begin(std::string initiator, std::uint64_t isid,
   if (place == sessions_.end()) return nullptr;
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};
   scsi::LunMap units = target->units_of(initiator);
-  for (scsi::LogicalUnit* const unit : units.units()) unit->on_login(nexus);
   *place = std::make_unique<Session>(
       Session{std::move(initiator), isid, std::move(target), &connection, nexus, std::move(units)});
+  for (scsi::LogicalUnit* const unit : (*place)->units.units())
+    unit->on_login(nexus, port_of(**place));
   return place->get();
 }
 

@@ -33,7 +33,15 @@ enum class Operation : std::uint8_t {
   unmap,
   write_same,
   compare_and_write,
+  reserve,
+  release,
+  persistent_reserve_in,
+  persistent_reserve_out,
+  extended_copy,
+  receive_copy_results,
 };
+inline constexpr std::size_t kOperations =
+    static_cast<std::size_t>(Operation::receive_copy_results) + 1;
 
 /// One row a command: its length, and where the block address and the length (blocks, allocation or
 /// parameters) are. `usage`: the bits that the unit looks at, as REPORT SUPPORTED OPERATION CODES

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/assert.h"
+#include "ulp/scsi/copy/extended_copy.h"
 #include "ulp/scsi/data/inquiry.h"
 #include "ulp/scsi/data/mode_pages.h"
 #include "ulp/scsi/data/reports.h"
@@ -53,8 +54,12 @@ constexpr std::uint32_t kTransferBytesMax = 8u << 20;
 
 }  // namespace
 
-LogicalUnit::LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings)
-    : unit_(unit), identity_(std::move(identity)), settings_(std::move(settings)) {
+LogicalUnit::LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings,
+                         std::shared_ptr<Reservations> reservations)
+    : unit_(unit),
+      identity_(std::move(identity)),
+      settings_(std::move(settings)),
+      reservations_(std::move(reservations)) {
   VERBATIM_ASSERT(settings_.blocks > 0 && settings_.block_bytes >= 512 &&
                   settings_.block_bytes <= kMemoryBytes / 2 && settings_.unmap_ranges_max <= 255);
   std::uint32_t& blocks_max = settings_.transfer_blocks_max;
@@ -66,6 +71,16 @@ LogicalUnit::LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings s
 SenseFormat LogicalUnit::sense_format() const {
   return settings_.blocks > std::numeric_limits<std::uint32_t>::max() ? SenseFormat::descriptor
                                                                       : SenseFormat::fixed;
+}
+
+void LogicalUnit::on_login(NexusId nexus, const InitiatorPort& port) {
+  attentions_.on_login(nexus);
+  reservations_->on_login({this, nexus}, port);
+}
+
+void LogicalUnit::on_gone(NexusId nexus) {
+  attentions_.on_gone(nexus);
+  reservations_->on_gone({this, nexus});
 }
 
 bool LogicalUnit::needs_memory(ByteSpan cdb) {
@@ -80,6 +95,8 @@ bool LogicalUnit::needs_memory(ByteSpan cdb) {
     case Operation::write:
     case Operation::write_and_verify:
     case Operation::synchronize_cache:
+    case Operation::reserve:
+    case Operation::release:
       return false;
     default:
       return true;
@@ -95,6 +112,8 @@ Plan LogicalUnit::plan(const Command& command, MutableByteSpan reply) {
   if (!cdb) return refused(cdb.error());
   if (!is_enabled(cdb->operation(), settings_))
     return refused(illegal_request(SenseCode::invalid_operation_code));
+  if (is_reserved(command.nexus, cdb->operation()))
+    return {Answer{Status::reservation_conflict, {}, {}}, {}};
   return plan_of(*cdb, command, reply);
 }
 
@@ -105,6 +124,10 @@ Plan LogicalUnit::plan_of(const Cdb& cdb, const Command& command, MutableByteSpa
     case Operation::start_stop:
       if (const auto sense = refused_start_stop(cdb)) return refused(*sense);
       return {Answer{}, residual_of(0, 0, command)};
+    case Operation::reserve:
+      return {reservations_->reserve({this, command.nexus}), residual_of(0, 0, command)};
+    case Operation::release:
+      return {reservations_->release({this, command.nexus}), residual_of(0, 0, command)};
     case Operation::read:
     case Operation::write:
     case Operation::write_and_verify:
@@ -117,6 +140,8 @@ Plan LogicalUnit::plan_of(const Cdb& cdb, const Command& command, MutableByteSpa
       return plan_compare_and_write(cdb, command);
     case Operation::unmap:
     case Operation::mode_select:
+    case Operation::persistent_reserve_out:
+    case Operation::extended_copy:
       return plan_parameters(cdb, command);
     default:
       return plan_data(cdb, command, reply);
@@ -155,6 +180,10 @@ std::optional<Sense> LogicalUnit::write_data(const Cdb& cdb, const Command& comm
       return error_of(write_luns(cdb, command.luns, out));
     case Operation::report_operation_codes:
       return error_of(write_operation_codes(cdb, settings_, out));
+    case Operation::persistent_reserve_in:
+      return reservations_->report(cdb, out), std::nullopt;
+    case Operation::receive_copy_results:
+      return write_copy_limits(out), std::nullopt;
     case Operation::report_port_groups:
       return error_of(write_port_groups(cdb, settings_, out));
     default:
@@ -183,6 +212,8 @@ Answer LogicalUnit::outcome(const Step& step, StoreStatus status) {
     case StoreStatus::medium_error:
       break;
   }
+  if (std::holds_alternative<CopyBlocks>(step))
+    return refusal({SenseKey::copy_aborted, SenseCode::third_party_device_failure, {}, {}});
   return refusal({SenseKey::medium_error,
                   reads ? SenseCode::unrecovered_read_error : SenseCode::write_error,
                   {},
@@ -215,12 +246,19 @@ void LogicalUnit::unlock(const ByteRange& range) {
 void LogicalUnit::condemn_all() {
   condemned_ += running_;
   running_ = 0;
-  ++generation_;
+  ++resets_;
+}
+
+void LogicalUnit::abort_tasks(NexusId of) {
+  const auto index = static_cast<std::size_t>(of);
+  if (index >= aborts_.size()) aborts_.resize(index + 1);
+  ++aborts_[index];
 }
 
 /// Each initiator is told, also the one that asked (SAM-5, 6.3.3).
 void LogicalUnit::reset(NexusId) {
   condemn_all();
+  reservations_->on_reset();
   attentions_.tell_all(Attention::device_reset);
 }
 

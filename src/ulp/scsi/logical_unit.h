@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "base/inplace_vector.h"
 #include "ulp/scsi/cdb.h"
 #include "ulp/scsi/plan.h"
+#include "ulp/scsi/reservations/reservations.h"
 #include "ulp/storage/session.h"
 
 /// SCSI as SRP and iSER need it: what a command means for a unit (SPC-4, SBC-3). No transport, no
@@ -14,17 +17,27 @@ namespace verbatim::ulp::scsi {
 class DataWriter;
 
 /// A unit as initiators see it. Keeps what outlives their sessions and concerns several of them:
-/// unit attentions, locks of COMPARE AND WRITE, which tasks a reset has ended. There are no
-/// reservations yet: PERSISTENT RESERVE and RESERVE are unknown commands.
+/// unit attentions, reservations, locks of COMPARE AND WRITE, which tasks a reset has ended.
 class LogicalUnit {
  public:
   /// Parameters and data that are no blocks: as much memory as a command may need for them.
   static constexpr std::uint32_t kMemoryBytes = 8192;
 
-  LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings);
+  /// `reservations`: those of the disk, if other units show it, too.
+  LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings,
+              std::shared_ptr<Reservations> reservations = std::make_shared<Reservations>());
+  ~LogicalUnit() { reservations_->on_gone(*this); }
+  LogicalUnit(const LogicalUnit&) = delete;
+  LogicalUnit& operator=(const LogicalUnit&) = delete;
 
   storage::UnitId id() const { return unit_; }
+  const Identity& identity() const { return identity_; }
   const UnitSettings& settings() const { return settings_; }
+  Reservations& reservations() { return *reservations_; }
+  /// Whether another initiator's reservation forbids the command.
+  bool is_reserved(NexusId nexus, Operation operation) {
+    return reservations_->conflicts({this, nexus}, operation);
+  }
   SenseFormat sense_format() const;
 
   /// Whether a command needs memory for `plan`'s `reply`, or for its parameters.
@@ -35,20 +48,27 @@ class LogicalUnit {
   /// What is said of a plan that the store has carried out, or not.
   static Answer outcome(const Step& step, storage::StoreStatus status);
 
-  void on_login(NexusId nexus) { attentions_.on_login(nexus); }
-  void on_gone(NexusId nexus) { attentions_.on_gone(nexus); }
+  void on_login(NexusId nexus, const InitiatorPort& port);
+  void on_gone(NexusId nexus);
   Attentions& attentions() { return attentions_; }
   void set_blocks(std::uint64_t blocks);
 
   /// COMPARE AND WRITE: false if another one has blocks of the range.
+  bool is_locked(const ByteRange& range) const;
   bool lock(const ByteRange& range);
   void unlock(const ByteRange& range);
 
-  // Tasks of all initiators. A reset ends those that have begun before, each at its next step.
-  using Generation = std::uint32_t;
-  Generation on_begin() { return ++running_, generation_; }
-  void on_end(Generation begun_in) { --(begun_in == generation_ ? running_ : condemned_); }
-  bool is_condemned(Generation begun_in) const { return begun_in != generation_; }
+  // Tasks of all initiators. A reset ends those that have begun before, each at its next step;
+  // PREEMPT AND ABORT those of one initiator.
+  struct Begun {
+    std::uint32_t unit = 0, nexus = 0;  // After so many resets, of the unit and of the initiator.
+  };
+  Begun on_begin(NexusId nexus) { return ++running_, Begun{resets_, aborts_of(nexus)}; }
+  void on_end(const Begun& begun) { --(begun.unit == resets_ ? running_ : condemned_); }
+  bool is_condemned(NexusId nexus, const Begun& begun) const {
+    return begun.unit != resets_ || begun.nexus != aborts_of(nexus);
+  }
+  void abort_tasks(NexusId of);
   /// LOGICAL UNIT RESET, CLEAR TASK SET. It is complete when no condemned task is left.
   void reset(NexusId by);
   void clear_tasks(NexusId by);
@@ -66,16 +86,20 @@ class LogicalUnit {
   std::optional<Sense> refused_range(const Cdb& cdb, std::uint32_t blocks_max) const;
   std::optional<Sense> refused_flags(const Cdb& cdb) const;
   ByteRange range_of(const Cdb& cdb) const;
-  bool is_locked(const ByteRange& range) const;
+  std::uint32_t aborts_of(NexusId nexus) const {
+    const auto index = static_cast<std::size_t>(nexus);
+    return index < aborts_.size() ? aborts_[index] : 0;
+  }
   void condemn_all();
 
   const storage::UnitId unit_;
   const Identity identity_;
   UnitSettings settings_;
+  const std::shared_ptr<Reservations> reservations_;
   Attentions attentions_;
   InplaceVector<ByteRange, 8> locked_;
-  Generation generation_ = 0;
-  std::uint32_t running_ = 0, condemned_ = 0;
+  std::uint32_t resets_ = 0, running_ = 0, condemned_ = 0;
+  std::vector<std::uint32_t> aborts_;  // By initiator; none: 0.
 };
 
 /// For a number that no unit has: INQUIRY, REPORT LUNS and REQUEST SENSE are answered

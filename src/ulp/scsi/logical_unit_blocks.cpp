@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ulp/scsi/copy/extended_copy.h"
 #include "ulp/scsi/data/mode_pages.h"
 #include "ulp/scsi/logical_unit.h"
 
@@ -113,8 +114,8 @@ Plan LogicalUnit::plan_compare_and_write(const Cdb& cdb, const Command& command)
   const auto half = static_cast<std::uint32_t>(range.bytes);
   const Residual residual{std::int64_t{2} * half - command.data_out_bytes,
                           -std::int64_t{command.data_in_bytes}};
-  if (residual.out != 0)
-    return {refusal(illegal_request(SenseCode::invalid_field_in_information_unit)), residual};
+  // As iscsi-test-cu wants it: 256 blocks, of which the CDB's byte has 0.
+  if (residual.out != 0) return {refusal(invalid_field(cdb.format->length_at, 7)), residual};
   if (half == 0) return {Answer{}, residual};
   return {CompareAndWrite{range.offset, half, cdb.has(1, kFua)}, residual};
 }
@@ -123,7 +124,7 @@ Plan LogicalUnit::plan_parameters(const Cdb& cdb, const Command& command) {
   if (cdb.operation() == Operation::unmap) {
     if (cdb.has(1, 0x01)) return refused(invalid_field(1, 0));  // Anchor.
     if (settings_.is_read_only) return refused(write_protected());
-  } else {
+  } else if (cdb.operation() == Operation::mode_select) {
     if (!cdb.has(1, 0x10) && cdb.length > 0) return refused(invalid_field(1, 4));  // PF.
     if (cdb.has(1, 0x01)) return refused(invalid_field(1, 0));  // Nothing can be saved.
   }
@@ -131,8 +132,9 @@ Plan LogicalUnit::plan_parameters(const Cdb& cdb, const Command& command) {
     return {refusal(invalid_field(cdb.format->length_at, 7)), {}};
   const Residual residual{std::int64_t{cdb.length} - command.data_out_bytes,
                           -std::int64_t{command.data_in_bytes}};
-  if (cdb.length == 0) return {Answer{}, residual};
-  if (cdb.length > kMemoryBytes)
+  const bool reserves = cdb.operation() == Operation::persistent_reserve_out;
+  if (cdb.length == 0 && !reserves) return {Answer{}, residual};
+  if (cdb.length == 0 || cdb.length > kMemoryBytes)
     return refused(illegal_request(SenseCode::parameter_list_length_error));
   return {NeedsParameters{cdb.length}, residual};
 }
@@ -143,6 +145,10 @@ Plan LogicalUnit::with_parameters(const Command& command, ByteSpan parameters) {
   const Residual residual{std::int64_t{cdb->length} - command.data_out_bytes,
                           -std::int64_t{command.data_in_bytes}};
   if (cdb->operation() == Operation::unmap) return {unmap(*cdb, parameters), residual};
+  if (cdb->operation() == Operation::extended_copy)
+    return {plan_copy(*this, command, parameters), residual};
+  if (cdb->operation() == Operation::persistent_reserve_out)
+    return {reservations_->change({this, command.nexus}, *cdb, parameters), residual};
   if (const auto sense = refused_mode_parameters(*cdb, settings_, sense_format(), parameters))
     return refused(*sense);
   return {Answer{}, residual};

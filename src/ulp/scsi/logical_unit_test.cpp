@@ -64,10 +64,8 @@ TEST(ScsiUnit, RefusalsNameTheirField) {
       {"1b0000000100", 0, 0, "good"},
       {"1b0000000300", 0, 0, "check 5/2400 @4.1"},
       {"1b0000003100", 0, 0, "check 5/2400 @4.7"},
-      {"5e000000000000001000", 0, 16, "check 5/2000"},  // PERSISTENT RESERVE IN.
-      {"5f000000000000001800", 24, 0, "check 5/2000"},
-      {"160000000000", 0, 0, "check 5/2000"},                       // RESERVE (6).
-      {"83000000000000000000000000180000", 24, 0, "check 5/2000"},  // EXTENDED COPY.
+      {"5e040000000000001000", 0, 16, "check 5/2400 @1.4"},              // PERSISTENT RESERVE IN.
+      {"83010000000000000000000000180000", 24, 0, "check 5/2400 @1.4"},  // EXTENDED COPY (LID4).
   };
   for (const Line& line : lines) {
     const std::string answer = line.in > 0 ? b.in(line.cdb, line.in) : b.out(line.cdb, line.out);
@@ -111,8 +109,8 @@ TEST(ScsiUnit, WriteSameAndUnmapTakeWhatTheirLimitsSay) {
       {"89 08 0000000000000003 000000 01 00 00", 1024, 0, "compare and write +1536 512 stable"},
       {"89 00 0000000000000003 000000 00 00 00", 0, 0, "good"},
       {"89 00 0000000000000003 000000 02 00 00", 2048, 0, "check 5/2400 @13.7"},
-      {"89 00 0000000000000003 000000 01 00 00", 512, 0, "check 5/0e03, out +512"},
-      {"89 00 0000000000000003 000000 01 00 00", 2048, 0, "check 5/0e03, out -1024"},
+      {"89 00 0000000000000003 000000 01 00 00", 512, 0, "check 5/2400 @13.7, out +512"},
+      {"89 00 0000000000000003 000000 01 00 00", 2048, 0, "check 5/2400 @13.7, out -1024"},
       {"41000000000100000200", 1024, 0, "check 5/0e03, out -512"},
   };
   for (const Line& line : lines) EXPECT_EQ(b.out(line.cdb, line.out), line.answer) << line.cdb;
@@ -168,7 +166,8 @@ TEST(ScsiUnit, AttentionsAreToldOnceToEachInitiator) {
   EXPECT_EQ(b.in("000000000000", 0), "good");
   b.unit.on_gone(NexusId{1});
   b.unit.reset(NexusId{0});
-  b.unit.on_login(NexusId{1});  // Another one, with the same number.
+  b.unit.on_login(NexusId{1},
+                  {.name = "iqn.2026-01.test:1"});  // Another one, with the same number.
   EXPECT_EQ(b.in("000000000000", 0, NexusId{1}), "good");
 }
 

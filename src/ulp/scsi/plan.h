@@ -9,16 +9,30 @@
 #include "ulp/scsi/sense.h"
 #include "ulp/scsi/unit_attention.h"
 #include "ulp/scsi/unit_settings.h"
+#include "ulp/storage/session.h"
 
 /// What a command needs: values between the unit, which knows what commands mean, and the task set,
 /// which moves data. Offsets and lengths are in bytes of the unit.
 namespace verbatim::ulp::scsi {
+
+class LogicalUnit;
+
+/// The units that an initiator sees.
+class Units {
+ public:
+  virtual LogicalUnit* find(Lun lun) = 0;
+  virtual std::span<const Lun> luns() const = 0;
+
+ protected:
+  ~Units() = default;
+};
 
 struct Command {
   NexusId nexus{};
   const Port* port = nullptr;
   ByteSpan cdb{};
   std::span<const Lun> luns{};       // That this initiator sees.
+  Units* units = nullptr;            // Likewise; null: the unit alone.
   std::uint32_t data_out_bytes = 0;  // That the initiator has described.
   std::uint32_t data_in_bytes = 0;
 };
@@ -95,13 +109,18 @@ struct CompareAndWrite {
   std::uint32_t bytes = 0;
   bool to_stable = false;
 };
+/// EXTENDED COPY: between units, or within one.
+struct CopyBlocks {
+  storage::UnitId from{}, to{};
+  std::uint64_t from_offset = 0, to_offset = 0, bytes = 0;
+};
 /// Read these bytes from the initiator and call `with_parameters`.
 struct NeedsParameters {
   std::uint32_t bytes = 0;
 };
 
 using Step = std::variant<Answer, ReadBlocks, WriteBlocks, VerifyBlocks, SyncBlocks, ClearBlocks,
-                          RepeatBlock, CompareAndWrite, NeedsParameters>;
+                          RepeatBlock, CompareAndWrite, CopyBlocks, NeedsParameters>;
 
 /// By how many bytes a command's own length exceeds what the initiator has described (overflow), or
 /// falls short of it (underflow, negative).

@@ -38,7 +38,7 @@ class TaskBench {
  public:
   explicit TaskBench(TaskTarget& target, NexusId nexus = NexusId{0}, std::uint16_t tasks = 8)
       : tasks_(nexus, port_, target, tasks, pieces_) {
-    target.unit.on_login(nexus);
+    target.unit.on_login(nexus, {.name = fmt::format("iqn.2026-01.test:{}", raw(nexus))});
   }
 
   std::string in(std::string_view cdb, std::uint32_t bytes, std::uint64_t request = 1) {

@@ -25,6 +25,7 @@ Command TaskSet::command_of(const Task& task) const {
           .port = &port_,
           .cdb = std::span(task.cdb).first(task.cdb_bytes),
           .luns = units_.luns(),
+          .units = &units_,
           .data_out_bytes = task.data_out_bytes,
           .data_in_bytes = task.data_in_bytes};
 }
@@ -35,7 +36,7 @@ bool TaskSet::begin(const Request& request, TaskOutput& out) {
   task->request = request.tag;
   task->lun = request.lun;
   task->unit = units_.find(request.lun);
-  if (task->unit != nullptr) task->generation = task->unit->on_begin();
+  if (task->unit != nullptr) task->begun = task->unit->on_begin(nexus_);
   // Longer ones are unknown commands anyway.
   task->cdb_bytes = static_cast<std::uint8_t>(std::min(request.cdb.size(), task->cdb.size()));
   std::ranges::copy(request.cdb.first(task->cdb_bytes), task->cdb.begin());
@@ -95,6 +96,7 @@ void TaskSet::carry_out(Task& task, TaskOutput& out) {
                  [&](const ClearBlocks&) { clear_next(task, out); },
                  [&](const RepeatBlock& s) { fetch_part(task, 0, s.block_bytes, out); },
                  [&](const CompareAndWrite& s) { fetch_part(task, 0, 2ull * s.bytes, out); },
+                 [&](const CopyBlocks& s) { copy_next(task, s, out); },
                  [&](const NeedsParameters& s) { fetch_part(task, 0, s.bytes, out); },
              },
              step);
@@ -135,7 +137,7 @@ void TaskSet::no_longer_runs(Task& task) {
     task.unit->unlock({step.offset, step.bytes});
     task.has_lock = false;
   }
-  if (task.unit != nullptr) task.unit->on_end(task.generation);
+  if (task.unit != nullptr) task.unit->on_end(task.begun);
   task.state = State::answering;
 }
 
@@ -153,7 +155,8 @@ void TaskSet::drop(Task& task, TaskOutput& out) {
 
 /// For each input of a task: whether it was aborted, or the connection is over.
 bool TaskSet::ends_early(Task& task, TaskOutput& out) {
-  if (task.abort == Abort::no && task.unit != nullptr && task.unit->is_condemned(task.generation))
+  if (task.abort == Abort::no && task.unit != nullptr &&
+      task.unit->is_condemned(nexus_, task.begun))
     task.abort = task.unit->settings().tells_aborted ? Abort::with_status : Abort::silently;
   if (!has_ended_ && task.abort == Abort::no) return false;
   if (has_ended_ || task.abort == Abort::silently) {

@@ -21,16 +21,6 @@
 ///     report  begin -> deliver, respond, done
 namespace verbatim::ulp::scsi {
 
-/// The units that an initiator sees.
-class Units {
- public:
-  virtual LogicalUnit* find(Lun lun) = 0;
-  virtual std::span<const Lun> luns() const = 0;
-
- protected:
-  ~Units() = default;
-};
-
 enum class TaskAttribute : std::uint8_t { simple, ordered, head_of_queue };
 
 struct Request {
@@ -137,7 +127,7 @@ class TaskSet {
     std::uint64_t request = 0;
     Lun lun = 0;
     LogicalUnit* unit = nullptr;
-    LogicalUnit::Generation generation = 0;
+    LogicalUnit::Begun begun{};
     std::array<std::byte, Cdb::kBytesMax> cdb{};
     std::uint8_t cdb_bytes = 0;
     TaskAttribute attribute{};
@@ -183,6 +173,9 @@ class TaskSet {
   // Steps (task_steps.cpp).
   void borrow(Task& task, std::uint64_t offset, std::uint64_t bytes, storage::Access access,
               TaskOutput& out);
+  void borrow_of(storage::UnitId unit, Task& task, std::uint64_t offset, std::uint64_t bytes,
+                 storage::Access access, TaskOutput& out);
+  void copy_next(Task& task, const CopyBlocks& step, TaskOutput& out);
   void fetch(Task& task, std::uint64_t data_offset, std::span<const Slice> into, TaskOutput& out);
   void fetch_part(Task& task, std::uint64_t data_offset, std::uint64_t bytes, TaskOutput& out);
   void put(Task& task, std::uint64_t offset, std::span<const Slice> from, bool to_stable,

@@ -170,7 +170,7 @@ TEST(ScsiTasks, FlushAndRefusalsNeedNoMemory) {
   TaskBench b(target);
   EXPECT_EQ(b.out("35000000000000000000", 0), "flush");
   EXPECT_EQ(b.stored(), "respond 1 00");
-  EXPECT_EQ(b.out("5f000000000000001800", 24), "respond 1 02 5/2000");
+  EXPECT_EQ(b.out("5f080000000000001800", 24), "respond 1 02 5/2400");
   EXPECT_EQ(b.begin("000000000000", 0, 0, 1, TaskAttribute::simple, Lun{5} << 48),
             "respond 1 02 5/2500");
 }

@@ -55,11 +55,16 @@ ByteSpan bytes_in(const Slice& slice) { return {slice.data, slice.bytes}; }
 
 }  // namespace
 
+void TaskSet::borrow_of(storage::UnitId unit, Task& task, std::uint64_t offset, std::uint64_t bytes,
+                        Access access, TaskOutput& out) {
+  task.state = State::borrowing;
+  out.store.push(
+      storage::Borrow{tag_of(task), unit, offset, static_cast<std::uint32_t>(bytes), access});
+}
+
 void TaskSet::borrow(Task& task, std::uint64_t offset, std::uint64_t bytes, Access access,
                      TaskOutput& out) {
-  task.state = State::borrowing;
-  out.store.push(storage::Borrow{tag_of(task), task.unit->id(), offset,
-                                 static_cast<std::uint32_t>(bytes), access});
+  borrow_of(task.unit->id(), task, offset, bytes, access, out);
 }
 
 void TaskSet::fetch(Task& task, std::uint64_t data_offset, std::span<const Slice> into,
@@ -124,6 +129,13 @@ void TaskSet::write_if_equal(Task& task, const CompareAndWrite& step, TaskOutput
   put(task, step.offset, {&task.part, 1}, step.to_stable, out);
 }
 
+/// By the task's memory: a task has one loan at a time, and pages belong to one unit's store.
+void TaskSet::copy_next(Task& task, const CopyBlocks& step, TaskOutput& out) {
+  if (task.position == step.bytes) return answer(task, {}, out);
+  const auto bytes = std::min<std::uint64_t>(step.bytes - task.position, LogicalUnit::kMemoryBytes);
+  borrow_of(step.from, task, step.from_offset + task.position, bytes, Access::read, out);
+}
+
 void TaskSet::with_pages(Task& task, TaskOutput& out) {
   std::visit(Overloaded{
                  [&](const ReadBlocks&) { answer(task, {}, out); },
@@ -148,6 +160,17 @@ void TaskSet::with_pages(Task& task, TaskOutput& out) {
                    put(task, offset, task.pages, false, out);
                  },
                  [&](const CompareAndWrite& s) { write_if_equal(task, s, out); },
+                 [&](const CopyBlocks& s) {
+                   task.part = {task.memory->data, 0, task.memory->local_key};
+                   for (const Slice& page : task.pages) {
+                     std::memcpy(task.part.data + task.part.bytes, page.data, page.bytes);
+                     task.part.bytes += page.bytes;
+                   }
+                   give_back(task, out);
+                   task.state = State::storing;
+                   out.store.push(storage::Put{
+                       tag_of(task), s.to, s.to_offset + task.position, {&task.part, 1}, false});
+                 },
                  [](const auto&) {},
              },
              Step(task.plan.step));
@@ -187,6 +210,10 @@ void TaskSet::when_stored(Task& task, TaskOutput& out) {
                  },
                  [&](const ClearBlocks&) { clear_next(task, out); },
                  [&](const RepeatBlock& s) { repeat_next(task, s, out); },
+                 [&](const CopyBlocks& s) {
+                   task.position += task.part.bytes;
+                   copy_next(task, s, out);
+                 },
                  [&](const auto&) { answer(task, {}, out); },
              },
              Step(task.plan.step));

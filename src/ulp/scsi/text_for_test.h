@@ -44,6 +44,7 @@ inline std::string text(const Answer& answer) {
   std::string text = answer.status == Status::good ? "good" : "check";
   if (answer.status == Status::busy) text = "busy";
   if (answer.status == Status::task_aborted) text = "aborted";
+  if (answer.status == Status::reservation_conflict) text = "conflict";
   if (answer.sense) text += " " + scsi::text(*answer.sense);
   if (!answer.data.empty()) text += fmt::format(" {}", answer.data.size());
   return text;
@@ -74,6 +75,10 @@ inline std::string text(const Step& step) {
           [](const CompareAndWrite& s) {
             return fmt::format("compare and write +{} {}{}", s.offset, s.bytes,
                                s.to_stable ? " stable" : "");
+          },
+          [](const CopyBlocks& s) {
+            return fmt::format("copy {} +{} to {} +{} {}", raw(s.from), s.from_offset, raw(s.to),
+                               s.to_offset, s.bytes);
           },
           [](const NeedsParameters& s) { return fmt::format("parameters {}", s.bytes); },
       },

@@ -10,13 +10,20 @@ namespace verbatim::ulp::scsi {
 namespace {
 
 constexpr SenseCode kCodes[] = {
-    SenseCode::power_on_or_reset,    SenseCode::device_reset,
-    SenseCode::nexus_loss,           SenseCode::mode_parameters_changed,
-    SenseCode::capacity_changed,     SenseCode::commands_cleared_by_another,
-    SenseCode::inquiry_data_changed, SenseCode::luns_changed,
+    SenseCode::power_on_or_reset,
+    SenseCode::device_reset,
+    SenseCode::nexus_loss,
+    SenseCode::mode_parameters_changed,
+    SenseCode::reservations_preempted,
+    SenseCode::reservations_released,
+    SenseCode::registrations_preempted,
+    SenseCode::capacity_changed,
+    SenseCode::commands_cleared_by_another,
+    SenseCode::inquiry_data_changed,
+    SenseCode::luns_changed,
 };
 
-std::uint8_t bit_of(Attention what) { return static_cast<std::uint8_t>(1u << raw(what)); }
+std::uint16_t bit_of(Attention what) { return static_cast<std::uint16_t>(1u << raw(what)); }
 
 }  // namespace
 
@@ -51,14 +58,14 @@ void Attentions::tell_others(NexusId nexus, Attention what) {
 
 Sense Attentions::take(NexusId nexus) {
   VERBATIM_ASSERT(any(nexus));
-  std::uint8_t& pending = pending_[index(nexus)];
+  std::uint16_t& pending = pending_[index(nexus)];
   const int first = std::countr_zero(pending);
-  pending &= static_cast<std::uint8_t>(pending - 1);
+  pending &= static_cast<std::uint16_t>(pending - 1);
   return {SenseKey::unit_attention, kCodes[first], {}, {}};
 }
 
 void Attentions::forget(NexusId nexus, Attention what) {
-  if (known(nexus)) pending_[index(nexus)] &= static_cast<std::uint8_t>(~bit_of(what));
+  if (known(nexus)) pending_[index(nexus)] &= static_cast<std::uint16_t>(~bit_of(what));
 }
 
 }  // namespace verbatim::ulp::scsi

@@ -18,6 +18,9 @@ enum class Attention : std::uint8_t {
   device_reset,
   nexus_loss,
   mode_parameters_changed,
+  reservations_preempted,
+  reservations_released,
+  registrations_preempted,
   capacity_changed,
   commands_cleared,
   inquiry_data_changed,
@@ -44,7 +47,7 @@ class Attentions {
   static std::size_t index(NexusId nexus) { return static_cast<std::size_t>(nexus); }
   bool known(NexusId nexus) const { return index(nexus) < pending_.size(); }
 
-  std::vector<std::uint8_t> pending_;  // By initiator: a bit for each Attention.
+  std::vector<std::uint16_t> pending_;  // By initiator: a bit for each Attention.
   std::vector<bool> is_here_;
 };
 

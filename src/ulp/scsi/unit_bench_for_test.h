@@ -34,8 +34,8 @@ class UnitBench {
  public:
   explicit UnitBench(UnitSettings settings, Identity identity = {})
       : unit(storage::UnitId{7}, std::move(identity), std::move(settings)) {
-    unit.on_login(NexusId{0});
-    unit.on_login(NexusId{1});
+    unit.on_login(NexusId{0}, {.name = "iqn.2026-01.test:0"});
+    unit.on_login(NexusId{1}, {.name = "iqn.2026-01.test:1"});
   }
 
   /// With room for all data-in, or for just `in` bytes.
@@ -50,12 +50,14 @@ class UnitBench {
     in(cdb, room);
     return data_;
   }
-  std::string parameters(std::string_view cdb, std::string_view hex) {
+  std::string parameters(std::string_view cdb, std::string_view hex, NexusId nexus = NexusId{0}) {
     const auto bytes = bytes_of_hex(cdb);
     parameters_ = bytes_of_hex(hex);
-    return text(unit.with_parameters(
-        {.cdb = bytes, .data_out_bytes = static_cast<std::uint32_t>(parameters_.size())},
-        parameters_));
+    return text(
+        unit.with_parameters({.nexus = nexus,
+                              .cdb = bytes,
+                              .data_out_bytes = static_cast<std::uint32_t>(parameters_.size())},
+                             parameters_));
   }
 
   LogicalUnit unit;

@@ -29,6 +29,8 @@ struct UnitSettings {
   bool can_unmap_by_write_same = false;  // emulate_tpws.
   bool unmap_zeroes = false;             // unmap_zeroes_data: LBPRZ.
   bool can_compare_and_write = true;     // emulate_caw.
+  bool can_reserve = true;               // emulate_pr: RESERVE and PERSISTENT RESERVE.
+  bool can_copy = true;                  // emulate_3pc: EXTENDED COPY.
   bool tells_aborted = true;  // emulate_tas: what another initiator aborts ends with TASK ABORTED.
   std::uint32_t transfer_blocks_max = 16384;   // hw_max_sectors.
   std::uint32_t transfer_blocks_best = 16384;  // optimal_sectors.
@@ -51,6 +53,16 @@ struct Port {
   std::uint16_t id = 1;     // Relative target port identifier.
   std::uint16_t tag = 1;    // Target portal group.
   std::string device_name;  // IQN; SRP: the name of the port's folder.
+};
+
+/// An initiator's port at a port of ours: who holds reservations, also while it is not logged in.
+struct InitiatorPort {
+  Protocol protocol = Protocol::iscsi;
+  std::string name;             // iSCSI's; SRP: 32 hexadecimal digits.
+  std::uint64_t isid = 0;       // iSCSI: 48 bits.
+  std::string target;           // Our port's name.
+  std::uint16_t target_id = 1;  // Its relative identifier.
+  friend bool operator==(const InitiatorPort&, const InitiatorPort&) = default;
 };
 
 }  // namespace verbatim::ulp::scsi

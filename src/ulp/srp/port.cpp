@@ -10,6 +10,17 @@
 
 namespace verbatim::ulp::srp {
 
+namespace {
+
+scsi::InitiatorPort port_of(const Ports::Session& session) {
+  return {.protocol = scsi::Protocol::srp,
+          .name = text_of(session.initiator).substr(2),
+          .target = session.port->port().device_name,
+          .target_id = session.port->port().id};
+}
+
+}  // namespace
+
 Port::Port(const PortId& id, std::string name) : id_(id) { port_.device_name = std::move(name); }
 
 bool is_named(const std::string& name, const PortId& initiator, const SocketAddress& from) {
@@ -60,7 +71,7 @@ void Ports::refresh(const Port& port) {
     const scsi::LunMap before = std::exchange(session->units, *units);
     for (scsi::LogicalUnit* const unit : before.units()) unit->on_gone(session->nexus);
     for (scsi::LogicalUnit* const unit : units->units()) {
-      unit->on_login(session->nexus);
+      unit->on_login(session->nexus, port_of(*session));
       unit->attentions().tell(session->nexus, scsi::Attention::luns_changed);
     }
   }
@@ -90,12 +101,13 @@ Ports::Session* Ports::begin_session(const PortId& initiator, const SocketAddres
   VERBATIM_ASSERT(place != sessions_.end());
   const auto nexus = scsi::NexusId{static_cast<std::uint32_t>(place - sessions_.begin())};
   scsi::LunMap units = *port->units_of(initiator, from);
-  for (scsi::LogicalUnit* const unit : units.units()) unit->on_login(nexus);
   *place = std::make_unique<Session>(Session{.initiator = initiator,
                                              .from = from,
                                              .port = std::move(port),
                                              .units = std::move(units),
                                              .nexus = nexus});
+  for (scsi::LogicalUnit* const unit : (*place)->units.units())
+    unit->on_login(nexus, port_of(**place));
   return place->get();
 }
 

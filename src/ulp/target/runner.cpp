@@ -13,7 +13,7 @@ using storage::StoreStatus;
 Runner::~Runner() = default;
 
 void Runner::clear() {
-  answers_.clear();
+  inbox_.answers.clear();
   waiting_.clear();
   ending_.clear();
   peers_.clear();
@@ -22,14 +22,6 @@ void Runner::clear() {
 storage::UnitId Runner::add(backstore::Store& store) {
   units_.push_back({.store = &store});
   return storage::UnitId{static_cast<std::uint32_t>(units_.size() - 1)};
-}
-
-void Runner::Peer::on_pages(Tag tag, StoreStatus status, std::span<const Slice> pages) {
-  runner.answers_.push_back({tag, status, pages, true});
-}
-
-void Runner::Peer::on_stored(Tag tag, StoreStatus status) {
-  runner.answers_.push_back({tag, status, {}, false});
 }
 
 Runner::Peer* Runner::find(rdma::ConnectionId connection) {
@@ -62,7 +54,7 @@ void Runner::on_requested(const rdma::Requested& requested, TimeNs now) {
     disconnect(replaced, "the peer has connected again", now);
   const std::uint32_t number = number_of(requested.connection);
   if (number >= peers_.size()) peers_.resize(number + 1);
-  auto& peer = peers_[number] = std::make_unique<Peer>(*this, requested.connection);
+  auto& peer = peers_[number] = std::make_unique<Peer>(requested.connection);
   peer->name = name_of(requested.meeting);
   peer->service = service;
   peer->carrier = carrier;
@@ -145,9 +137,9 @@ void Runner::carry_out_once(Peer& peer, TimeNs now) {
 }
 
 void Runner::serve_answers(TimeNs now) {
-  while (!answers_.empty()) {
-    const Answer answer = answers_.front();
-    answers_.pop_front();
+  while (!inbox_.answers.empty()) {
+    const Answer answer = inbox_.answers.front();
+    inbox_.answers.pop_front();
     on_answer(answer, now);
   }
 }
@@ -194,13 +186,13 @@ void Runner::request(Peer& peer, const storage::StoreRequest& request) {
   const Unit& at = units_.at(raw(unit));
   const Tag own = peer.uses[index];
   if (at.is_retired && !ends_loan)
-    return answers_.push_back(
+    return inbox_.answers.push_back(
         {own, StoreStatus::gone, {}, std::holds_alternative<storage::Borrow>(request)});
   backstore::Store& store = *at.store;
-  std::visit(Overloaded{[&](storage::Borrow one) { one.tag = own, store.borrow(one, peer); },
-                        [&](storage::Put one) { one.tag = own, store.put(one, peer); },
-                        [&](storage::Flush one) { one.tag = own, store.flush(one, peer); },
-                        [&](storage::Clear one) { one.tag = own, store.clear(one, peer); },
+  std::visit(Overloaded{[&](storage::Borrow one) { one.tag = own, store.borrow(one, inbox_); },
+                        [&](storage::Put one) { one.tag = own, store.put(one, inbox_); },
+                        [&](storage::Flush one) { one.tag = own, store.flush(one, inbox_); },
+                        [&](storage::Clear one) { one.tag = own, store.clear(one, inbox_); },
                         [](const storage::GiveBack&) {}},
              request);
 }

@@ -36,6 +36,12 @@ class Runner final : public rdma::Handler, public service::Source {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
+  /// Serves what stores have answered outside of a request.
+  void on_answers(TimeNs now) {
+    serve_answers(now);
+    destroy_idle();
+  }
+
   /// Before the first event. `scratch` lends the pages of unit 0.
   void use(backstore::Store& scratch) { units_[0].store = &scratch; }
   /// Stores and services outlive the runner's sessions.
@@ -63,12 +69,9 @@ class Runner final : public rdma::Handler, public service::Source {
 
  private:
   /// A connection and its session.
-  struct Peer final : backstore::Answers {
-    Peer(Runner& owner, rdma::ConnectionId connection) : runner(owner), id(connection) {}
-    void on_pages(Tag tag, storage::StoreStatus status, std::span<const Slice> pages) override;
-    void on_stored(Tag tag, storage::StoreStatus status) override;
+  struct Peer {
+    explicit Peer(rdma::ConnectionId connection) : id(connection) {}
 
-    Runner& runner;
     const rdma::ConnectionId id;
     std::string name;
     storage::Service* service = nullptr;
@@ -88,6 +91,16 @@ class Runner final : public rdma::Handler, public service::Source {
     storage::StoreStatus status{};
     std::span<const Slice> pages;
     bool has_pages = false;
+  };
+  /// Where stores answer, also when the peer that has asked is gone.
+  struct Inbox final : backstore::Answers {
+    void on_pages(Tag tag, storage::StoreStatus status, std::span<const Slice> pages) override {
+      answers.push_back({tag, status, pages, true});
+    }
+    void on_stored(Tag tag, storage::StoreStatus status) override {
+      answers.push_back({tag, status, {}, false});
+    }
+    std::deque<Answer> answers;
   };
   struct Waiting {
     Peer* peer = nullptr;
@@ -131,7 +144,7 @@ class Runner final : public rdma::Handler, public service::Source {
   std::deque<std::unique_ptr<Peer>> peers_;    // By the connection's number.
   std::vector<std::unique_ptr<Peer>> ending_;  // Their stores have not answered yet.
   Slots<Use> uses_{kUsesMax};
-  std::deque<Answer> answers_;
+  Inbox inbox_;
   std::deque<Waiting> waiting_;  // For a use.
   storage::Output out_;
   TimeNs next_ = kNever;

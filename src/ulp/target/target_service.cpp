@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "service/daemon.h"
+#include "ulp/backstore/null_store.h"
 #include "ulp/backstore/ram_store.h"
 #include "ulp/backstore/scratch_store.h"
 #include "ulp/nvmeof/portal.h"
@@ -38,13 +39,23 @@ constexpr std::uint32_t kTcpListener = 1 << 16;
 constexpr std::uint32_t kScratchPages = 256;  // 1 MiB, of which a host holds 64 KiB a command.
 
 struct Settings {
-  std::string listen = "::";
-  std::string nvme, ram = "64M", block = "512";
+  std::string listen = "::", spin;
+  std::string nvme, ram = "64M", block = "512", file, direct = "no", null;
   std::string hosts, any_host = "no";
   std::string iscsi_listen, srp_listen;
   IscsiSettings iscsi;
   SrpSettings srp;
 };
+
+/// How long it polls before it sleeps: "always", or microseconds.
+Result<TimeNs> parse_spin(const std::string& text) {
+  if (text.empty()) return rdma::Turn::kDefaultSpin;
+  if (text == "always") return kNever;
+  const bool is_number = text.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number || text.size() > 9)
+    return refuse(EINVAL, fmt::format("spin is 'always' or microseconds, not '{}'", text));
+  return std::stoull(text) * kMicrosecond;
+}
 
 /// The process's target.
 class TargetService : public std::enable_shared_from_this<TargetService> {
@@ -55,7 +66,9 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     if (!listen) return std::unexpected(listen.error());
     const bool has_disk =
         !settings.nvme.empty() || !settings.iscsi.name.empty() || !settings.srp.ports.empty();
-    if (auto opened = open_driver(daemon.loop()); !opened) return opened;
+    const auto spin = parse_spin(settings.spin);
+    if (!spin) return std::unexpected(spin.error());
+    if (auto opened = open_driver(daemon.loop(), *spin); !opened) return opened;
     if (has_disk) {
       if (auto added = add_disk(settings); !added) return added;
     }
@@ -94,13 +107,14 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     return subsystem;
   }
 
-  Result<void> open_driver(service::Loop& loop) {
+  Result<void> open_driver(service::Loop& loop, TimeNs spin) {
     const std::uint32_t bytes =
         std::max<std::uint32_t>(target_.limits().capsule_bytes, iser::Connection::kReceiveBytes);
     auto driver = rdma::Driver::create(runner_, {.connections_max = kConnectionsMax,
                                                  .receives = kReceives,
                                                  .receive_bytes = bytes,
-                                                 .header_bytes = iser::Connection::kReceiveBytes});
+                                                 .header_bytes = iser::Connection::kReceiveBytes,
+                                                 .spin = spin});
     if (!driver) return std::unexpected(driver.error());
     driver_ = std::move(*driver);
     auto scratch = backstore::ScratchStore::create(driver_->device(), kScratchPages);
@@ -114,7 +128,8 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
         runner_, loop,
         tcp::Driver::Options{.first_number = kConnectionsMax, .first_listener = kTcpListener});
     srp_ = std::make_unique<SrpPart>(runner_, *driver_, loop);
-    tree_ = std::make_unique<ServedTree>(Engines{.runner = runner_,
+    tree_ = std::make_unique<ServedTree>(Engines{.loop = loop,
+                                                 .runner = runner_,
                                                  .driver = *driver_,
                                                  .tcp = *tcp_,
                                                  .iscsi = *iscsi_,
@@ -125,11 +140,20 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
   }
 
   Result<void> add_disk(const Settings& settings) {
-    const auto bytes = parse_bytes(settings.ram);
+    const auto bytes = parse_bytes(settings.null.empty() ? settings.ram : settings.null);
     const auto block = parse_bytes(settings.block);
     if (!bytes || !block) return std::unexpected((bytes ? block : bytes).error());
-    auto disk =
-        backstore::RamStore::create(driver_->device(), *bytes, static_cast<std::uint32_t>(*block));
+    const auto block_bytes = static_cast<std::uint32_t>(*block);
+    const rdma::Device& device = driver_->device();
+    Result<std::unique_ptr<backstore::Store>> disk = nullptr;
+    if (!settings.file.empty())
+      disk = tree_->devices().open_store(
+          settings.file,
+          {.block_bytes = block_bytes, .may_create = false, .is_direct = settings.direct == "yes"});
+    else if (!settings.null.empty())
+      disk = backstore::NullStore::create(device, *bytes, block_bytes);
+    else
+      disk = backstore::RamStore::create(device, *bytes, block_bytes);
     if (!disk) return std::unexpected(disk.error());
     disk_ = std::move(*disk);
     unit_ = runner_.add(*disk_);
@@ -239,11 +263,11 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
   Runner runner_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<backstore::ScratchStore> scratch_;
-  std::unique_ptr<backstore::RamStore> disk_;
   ScsiMemory iscsi_memory_;
   std::unique_ptr<SrpPart> srp_;
   std::unique_ptr<tcp::Driver> tcp_;
   std::unique_ptr<ServedTree> tree_;
+  std::unique_ptr<backstore::Store> disk_;  // A file: by the tree's buffers.
   storage::UnitId unit_{};
   std::vector<std::string> listens_at_;
 };
@@ -255,8 +279,15 @@ int run_target(int argc, char** argv) {
   const service::Setting known[] = {
       {"listen", "ADDRESS", "", "where hosts connect, with a port or 4420 (default: all)",
        &settings.listen},
+      {"spin", "US|always", "", "how long it polls before it sleeps (default: 50 microseconds)",
+       &settings.spin},
       {"nvme", "NQN", "", "the name of the subsystem that has the disk", &settings.nvme},
       {"ram", "SIZE", "", "its disk: memory of this size (default: 64M)", &settings.ram},
+      {"file", "PATH", "", "its disk: this file or block device", &settings.file},
+      {"direct", "yes|no", "", "past the page cache (O_DIRECT); block devices: always",
+       &settings.direct},
+      {"null", "SIZE", "", "its disk: nothing, of this size: reads as zeroes, forgets writes",
+       &settings.null},
       {"block", "BYTES", "", "bytes of a block: 512 (default) or 4096", &settings.block},
       {"allow-host", "NQN,...", "", "hosts that may connect (default: none)", &settings.hosts},
       {"allow-any-host", "yes|no", "", "all of them may", &settings.any_host},

@@ -8,9 +8,9 @@ namespace {
 
 TEST(ScsiAnswers, AnswersTheCommandsOfLinuxAsLinuxDoes) {
   UnitBench b(captured());
-  // INQUIRY, but for 3PC in byte 5 and explicit transitions of port groups, which we do not offer.
+  // INQUIRY, but for explicit transitions of port groups, which we do not offer.
   EXPECT_EQ(b.data("120000006000"),
-            "000006025b9010024c494f2d4f52472046494c45494f20202020202020202020342e3020"
+            "000006025b9810024c494f2d4f52472046494c45494f20202020202020202020342e3020"
             "0000000000000000000000000000000000000000000000a00960046004c0"
             "000000000000000000000000000000000000000000000000000000000000");
   EXPECT_EQ(b.data("120000002400").size(), 72u);
@@ -152,13 +152,14 @@ TEST(ScsiAnswers, OperationCodesAreToldAsTheTableHasThem) {
             "28f8ffffffff00ffff04");
   EXPECT_EQ(b.data("a30c 81 00 0000 000000ff 0000").size(), 2 * (4 + 6 + 12u));
   EXPECT_EQ(b.data("a30c 02 9e 0010 000000ff 0000").substr(0, 12), "000300109e1f");
-  EXPECT_EQ(b.data("a30c 03 5e 0000 000000ff 0000"), "00010000");
+  EXPECT_EQ(b.data("a30c 03 5e 0000 000000ff 0000"), "0003000a5e1f0000000000ffff04");
+  EXPECT_EQ(b.data("a30c 03 5e 0004 000000ff 0000"), "00010000");
   EXPECT_EQ(b.data("a30c 02 9e 0011 000000ff 0000"), "00010000");
   EXPECT_EQ(b.in("a30c 01 9e 0000 000000ff 0000"), "check 5/2400 @4");
   EXPECT_EQ(b.in("a30c 02 28 0000 000000ff 0000"), "check 5/2400 @4");
   EXPECT_EQ(b.in("a30c 04 28 0000 000000ff 0000"), "check 5/2400 @2.2");
   EXPECT_EQ(b.data("a30c 00 00 0000 00002000 0000").substr(0, 24),
-            "00000108"
+            "00000198"
             "0000000000000006");
   UnitBench plain(captured());
   EXPECT_EQ(plain.data("a30c 01 42 0000 000000ff 0000"), "00010000");  // No UNMAP there,

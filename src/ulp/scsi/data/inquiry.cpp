@@ -134,8 +134,9 @@ void write_inquiry(const Inquired& unit, DataWriter& out) {
   out.byte(0);     // Not removable.
   out.byte(0x06);  // SPC-4.
   out.byte(0x02);
-  out.byte(91);    // Additional length.
-  out.byte(0x90);  // SCC: target port groups can be asked for; TPGS: implicit.
+  out.byte(91);  // Additional length.
+  // SCC: target port groups can be asked for; TPGS: implicit; 3PC.
+  out.byte(0x90 | (unit.settings.can_copy ? 0x08 : 0));
   out.byte(unit.settings.ports.size() > 1 ? 0x10 : 0);  // MULTIP.
   out.byte(0x02);                                       // CMDQUE.
   out.text(unit.identity.vendor, 8, ' ');

@@ -49,9 +49,22 @@ std::expected<void, Sense> write_luns(const Cdb& cdb, std::span<const Lun> luns,
 }
 
 bool is_enabled(Operation operation, const UnitSettings& settings) {
-  if (operation == Operation::unmap) return settings.can_unmap;
-  if (operation == Operation::compare_and_write) return settings.can_compare_and_write;
-  return true;
+  switch (operation) {
+    case Operation::unmap:
+      return settings.can_unmap;
+    case Operation::compare_and_write:
+      return settings.can_compare_and_write;
+    case Operation::reserve:
+    case Operation::release:
+    case Operation::persistent_reserve_in:
+    case Operation::persistent_reserve_out:
+      return settings.can_reserve;
+    case Operation::extended_copy:
+    case Operation::receive_copy_results:
+      return settings.can_copy;
+    default:
+      return true;
+  }
 }
 
 namespace {

@@ -62,7 +62,7 @@ TEST(ScsiDisk, ErrorsAreErrnoValues) {
 /// A unit of ours, asked as a session would.
 storage::DiskFacts facts_of(const UnitSettings& settings) {
   LogicalUnit unit(storage::UnitId{1}, {.serial = "42"}, settings);
-  unit.on_login(NexusId{0});
+  unit.on_login(NexusId{0}, {.name = "iqn.2026-01.test:0"});
   const Port port;
   const Lun lun{};
   DiskProbe probe;

@@ -20,7 +20,7 @@ std::string kept_folder(const std::string& name) {
 }  // namespace
 
 ServedTree::ServedTree(const Engines& engines)
-    : devices_(engines.runner, engines.driver.device()),
+    : devices_(engines.runner, engines.driver.device(), engines.loop),
       portals_(engines.runner, engines.driver, engines.tcp, engines.iscsi.iser(),
                engines.iscsi.tcp()),
       iscsi_(engines.iscsi.sessions(), engines.runner, portals_, devices_),
@@ -32,10 +32,6 @@ ServedTree::ServedTree(const Engines& engines)
   tree_.add("nvmet", nvmet_);
 }
 
-ServedTree::~ServedTree() {
-  if (loop_ != nullptr) loop_->remove(devices_);
-}
-
 void ServedTree::add_places(std::vector<std::string>& places) const {
   portals_.add_places(places);
   nvmet_.add_places(places);
@@ -45,8 +41,6 @@ Result<void> ServedTree::open(service::Loop& loop, const std::string& name) {
   const auto folder = service::folder_of({"target", name});
   if (!folder) return std::unexpected(folder.error());
   unsetenv("VERBATIM_TARGET");  // Started by a program that sees a tree, it would ask itself.
-  loop.add(devices_);
-  loop_ = &loop;
   return tree_.open(loop, *folder, kept_folder(name));
 }
 

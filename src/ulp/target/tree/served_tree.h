@@ -12,6 +12,7 @@ namespace verbatim::ulp::target {
 
 /// What a process serves with. All of it outlives the tree.
 struct Engines {
+  service::Loop& loop;
   Runner& runner;
   rdma::Driver& driver;
   tcp::Driver& tcp;
@@ -28,12 +29,11 @@ class ServedTree {
   /// `name`: the daemon's. Programs find the tree in its runtime folder, and what they save in
   /// `verbatim/target/NAME` of the user's configuration.
   Result<void> open(service::Loop& loop, const std::string& name);
-  ~ServedTree();
+  TreeDevices& devices() { return devices_; }
   /// Where it listens, for `show`.
   void add_places(std::vector<std::string>& places) const;
 
  private:
-  service::Loop* loop_ = nullptr;
   TreeDevices devices_;
   IscsiPortals portals_;
   IscsiTree iscsi_;

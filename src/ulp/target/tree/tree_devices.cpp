@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <sys/epoll.h>
+
 #include "base/log.h"
 #include "ulp/backstore/ram_store.h"
 #include "ulp/target_tree/parsers.h"
@@ -43,6 +45,8 @@ scsi::UnitSettings settings_of(const Node& device, const backstore::Geometry& ge
   settings.can_unmap_by_write_same = attributes.is_set("emulate_tpws");
   settings.unmap_zeroes = attributes.is_set("unmap_zeroes_data");
   settings.can_compare_and_write = attributes.is_set("emulate_caw");
+  settings.can_reserve = attributes.is_set("emulate_pr");
+  settings.can_copy = attributes.is_set("emulate_3pc");
   settings.tells_aborted = attributes.is_set("emulate_tas");
   const std::uint32_t blocks_max = kTransferBlocksMax * 512 / settings.block_bytes;
   settings.transfer_blocks_max = std::min(number("hw_max_sectors"), blocks_max);
@@ -71,6 +75,16 @@ std::uint64_t number_of(const Node& directory, std::string_view attribute) {
              : 0;
 }
 
+TreeDevices::TreeDevices(Runner& runner, const rdma::Device& device, service::Loop& loop)
+    : runner_(runner), device_(device), loop_(loop) {
+  loop_.add(*this);
+}
+
+TreeDevices::~TreeDevices() {
+  loop_.remove(*this);
+  if (buffers_ != nullptr) loop_.unwatch(buffers_->queue().descriptor());
+}
+
 const TreeDevices::Device* TreeDevices::find(const Node& directory) const {
   const auto found = devices_.find(directory.path());
   return found == devices_.end() ? nullptr : &found->second;
@@ -82,18 +96,31 @@ int TreeDevices::keep(const Node& directory, Result<std::unique_ptr<backstore::S
     return store.error().code;
   }
   const storage::UnitId unit = runner_.add(**store);
-  devices_[directory.path()] = {.store = std::move(*store), .unit = unit};
+  Device& device = devices_[directory.path()];
+  device.store = std::move(*store);
+  device.unit = unit;
   return 0;
+}
+
+Result<std::unique_ptr<backstore::Store>> TreeDevices::open_store(
+    const std::string& file, const backstore::FileStore::Options& options) {
+  if (buffers_ == nullptr) {
+    auto buffers = backstore::FileBuffers::create(device_);
+    if (!buffers) return std::unexpected(buffers.error());
+    const auto reap = [this](std::uint32_t, TimeNs now) {
+      buffers_->reap();
+      runner_.on_answers(now);
+    };
+    if (auto watched = loop_.watch((*buffers)->queue().descriptor(), EPOLLIN, reap); !watched)
+      return std::unexpected(watched.error());
+    buffers_ = std::move(*buffers);
+  }
+  return backstore::FileStore::open(*buffers_, file, options);
 }
 
 int TreeDevices::open_file(const Node& directory, const std::string& file,
                            const backstore::FileStore::Options& options) {
-  if (buffers_ == nullptr) {
-    auto buffers = backstore::FileBuffers::create(device_);
-    if (!buffers) return buffers.error().code;
-    buffers_ = std::move(*buffers);
-  }
-  return keep(directory, backstore::FileStore::open(*buffers_, file, options));
+  return keep(directory, open_store(file, options));
 }
 
 int TreeDevices::open(const Node& device) {
@@ -138,8 +165,9 @@ scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol
   if (unit.unit != nullptr && (unit.identity != identity || unit.settings != settings))
     old_units_.push_back(std::exchange(unit, {}));
   if (unit.unit == nullptr)
-    unit = {std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings), identity,
-            settings};
+    unit = {
+        std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings, found->reservations),
+        identity, settings};
   return unit.unit.get();
 }
 
@@ -149,7 +177,10 @@ void TreeDevices::collect() {
 }
 
 void TreeDevices::on_time(TimeNs now) {
+  if (has_unsubmitted()) buffers_->queue().submit();
+  if (now < looks_at_) return;
   collect();
+  runner_.on_answers(now);
   looks_at_ = old_devices_.empty() ? kNever : now + kLookStep;
 }
 

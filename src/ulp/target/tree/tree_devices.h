@@ -18,15 +18,20 @@ namespace verbatim::ulp::target {
 /// removed stays until no session uses it.
 class TreeDevices final : public TreePart, public service::Source {
  public:
-  TreeDevices(Runner& runner, const rdma::Device& device) : runner_(runner), device_(device) {}
+  TreeDevices(Runner& runner, const rdma::Device& device, service::Loop& loop);
+  ~TreeDevices() override;
 
   /// What a directory of the tree has once it is enabled.
   struct Device {
     std::unique_ptr<backstore::Store> store;
     storage::UnitId unit{};
+    std::shared_ptr<scsi::Reservations> reservations = std::make_shared<scsi::Reservations>();
   };
   /// Null: it has none.
   const Device* find(const target_tree::Node& directory) const;
+  /// Errors of opening the file. Its answers come to the runner.
+  Result<std::unique_ptr<backstore::Store>> open_store(
+      const std::string& file, const backstore::FileStore::Options& options);
   /// An errno value: of opening the file.
   int open_file(const target_tree::Node& directory, const std::string& file,
                 const backstore::FileStore::Options& options);
@@ -40,7 +45,7 @@ class TreeDevices final : public TreePart, public service::Source {
   int on_remove(const target_tree::Node& directory) override;
   void settle(const target_tree::Node*, std::string_view) override { collect(); }
 
-  TimeNs deadline() const override { return looks_at_; }
+  TimeNs deadline() const override { return has_unsubmitted() ? 0 : looks_at_; }
   void on_time(TimeNs now) override;
 
  private:
@@ -57,6 +62,9 @@ class TreeDevices final : public TreePart, public service::Source {
   };
   static constexpr TimeNs kLookStep = 100 * kMillisecond;
 
+  bool has_unsubmitted() const {
+    return buffers_ != nullptr && buffers_->queue().has_unsubmitted();
+  }
   int open(const target_tree::Node& device);
   int keep(const target_tree::Node& directory, Result<std::unique_ptr<backstore::Store>> store);
   /// Frees what no session uses any more.
@@ -64,6 +72,7 @@ class TreeDevices final : public TreePart, public service::Source {
 
   Runner& runner_;
   const rdma::Device& device_;
+  service::Loop& loop_;
   std::unique_ptr<backstore::FileBuffers> buffers_;  // From the first file on.
   std::map<std::string, Device> devices_;            // By the directory's path.
   std::map<UnitKey, Unit> units_;
