@@ -76,8 +76,7 @@ void put(msghdr& message, std::size_t& used, int type, const Value& value) {
     message.msg_flags |= MSG_CTRUNC;
     return;
   }
-  auto* const header =
-      reinterpret_cast<cmsghdr*>(static_cast<char*>(message.msg_control) + used);
+  auto* const header = reinterpret_cast<cmsghdr*>(static_cast<char*>(message.msg_control) + used);
   header->cmsg_level = local::kLevel;
   header->cmsg_type = type;
   header->cmsg_len = CMSG_LEN(sizeof value);
@@ -106,8 +105,8 @@ ssize_t receive_message(int fd, msghdr& message, int flags) {
     const ssize_t bytes = local::receive(fd, message.msg_iov, message.msg_iovlen, flags, received);
     if (bytes < 0) return -1;
     const local::Head& head = received.head;
-    const bool is_message = head.kind == local::Kind::message ||
-                            head.kind == local::Kind::message_in_file;
+    const bool is_message =
+        head.kind == local::Kind::message || head.kind == local::Kind::message_in_file;
     if (head.kind == local::Kind::congestion && head.option == 0) {
       // For those who sleep, not to be told.
       if ((flags & MSG_PEEK) != 0) local::receive(fd, nullptr, 0, flags & ~MSG_PEEK, received);

@@ -27,7 +27,7 @@ struct Bind {
 /// Fetch-and-add, or compare-and-swap if `compares`, of 8 bytes; `into` gets what was there.
 struct Atomic {
   bool compares = false;
-  std::uint64_t value = 0;  // What is added, or swapped in
+  std::uint64_t value = 0;    // What is added, or swapped in
   std::uint64_t compare = 0;  // if this is there.
   Slice into{};
   RemoteRange remote{};

@@ -174,12 +174,11 @@ Result<void> Broker::may_send(SocketId id, const SocketAddress& to, std::uint64_
 void Broker::hand_over(SocketId id, Socket& socket, Peer* of, const Delivery& delivery) {
   if (!delivery.notice) ++socket.received;
   if (socket.held.empty() && outside_.deliver(id, delivery)) return;
-  Socket::Held& held = socket.held.emplace_back(
-      Socket::Held{.of = of,
-                   .from = delivery.from,
-                   .offered = delivery.offered,
-                   .used = delivery.used,
-                   .notice = delivery.notice});
+  Socket::Held& held = socket.held.emplace_back(Socket::Held{.of = of,
+                                                             .from = delivery.from,
+                                                             .offered = delivery.offered,
+                                                             .used = delivery.used,
+                                                             .notice = delivery.notice});
   for (const ByteSpan piece : delivery.pieces)
     held.bytes.insert(held.bytes.end(), piece.begin(), piece.end());
   socket.held_bytes += held.bytes.size();

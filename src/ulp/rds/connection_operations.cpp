@@ -55,7 +55,8 @@ void Connection::end_done() {
 void Connection::on_failed(Tag tag, OperationStatus status) {
   const auto end_in = [&](Outgoing& message) {
     for (Operation& one : message.operations) {
-      if (is_out(one) && static_cast<std::uint32_t>(one.work) == raw(tag)) end(message, one, status);
+      if (is_out(one) && static_cast<std::uint32_t>(one.work) == raw(tag))
+        end(message, one, status);
     }
   };
   std::ranges::for_each(finishing_, end_in);

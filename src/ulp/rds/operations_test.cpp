@@ -23,7 +23,8 @@ Operation operation(World& world, Kind kind, std::uint64_t address, std::size_t 
 }
 
 void fill(const Operation& one, std::byte value) {
-  for (const Slice& slice : one.local) std::memset(slice.data, static_cast<int>(value), slice.bytes);
+  for (const Slice& slice : one.local)
+    std::memset(slice.data, static_cast<int>(value), slice.bytes);
 }
 
 struct Pair {
@@ -58,8 +59,8 @@ TEST(RdsOperations, AReadBringsItsBytes) {
                               {operation(pair.world, Kind::read, 0, 20'000)}));
   pair.world.run();
   ASSERT_EQ(pair.here.read_memory.size(), 1u);
-  EXPECT_TRUE(std::ranges::equal(pair.here.read_memory[0],
-                                 std::span(pair.world.memory(1)).first(20'000)));
+  EXPECT_TRUE(
+      std::ranges::equal(pair.here.read_memory[0], std::span(pair.world.memory(1)).first(20'000)));
   EXPECT_EQ(pair.there.read.size(), 1u);
 }
 

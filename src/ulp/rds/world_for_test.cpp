@@ -164,7 +164,8 @@ void World::Node::carry_out(LinkId link, std::span<const Work> work) {
   End* const end = world.find(index, link);
   VERBATIM_ASSERT(end != nullptr);
   for (const Work& one : work) {
-    const TimeNs due = end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_);
+    const TimeNs due =
+        end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_);
     Packet packet{.due = due};
     if (const auto* const send = std::get_if<Send>(&one)) {
       packet.slices = {send->payload.begin(), send->payload.end()};
@@ -187,14 +188,14 @@ void World::Node::carry_out(LinkId link, const Atomic& atomic) {
   End* const end = world.find(index, link);
   const TimeNs due = end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_);
   using Kind = Operation::Kind;
-  end->sent.push_back(
-      {.slices = {atomic.into},
-       .done = Tag{atomic.done},
-       .due = due,
-       .operation = Operation{.kind = atomic.compares ? Kind::compare_and_swap : Kind::fetch_and_add,
-                              .remote = atomic.remote,
-                              .value = atomic.value,
-                              .compare = atomic.compare}});
+  end->sent.push_back({.slices = {atomic.into},
+                       .done = Tag{atomic.done},
+                       .due = due,
+                       .operation = Operation{
+                           .kind = atomic.compares ? Kind::compare_and_swap : Kind::fetch_and_add,
+                           .remote = atomic.remote,
+                           .value = atomic.value,
+                           .compare = atomic.compare}});
 }
 
 void World::Node::on_operation(SocketId socket, const Operation& operation,
@@ -287,9 +288,10 @@ void World::serve(End& from, End& to) {
         continue;
       }
       nodes_[from.node]->broker->on_failed(from.link, packet.done, OperationStatus::remote_error);
-      return cut(*std::ranges::find_if(links_, [&](const Link& link) {
-                   return &link.ends[0] == &from || &link.ends[1] == &from;
-                 }),
+      return cut(*std::ranges::find_if(links_,
+                                       [&](const Link& link) {
+                                         return &link.ends[0] == &from || &link.ends[1] == &from;
+                                       }),
                  "refused");
     }
     std::vector<std::byte> bytes;

@@ -282,10 +282,11 @@ Result<std::vector<Slice>> Programs::fragments_of_file(int file, std::uint32_t b
 /// loses the message.
 void Programs::on_message(Program& program, const Packet& packet) {
   auto slices = fragments_in(packet);
-  const auto sent = slices ? broker_->send(program.socket, from_local(packet.head.address),
-                                           {.bytes = packet.head.bytes, .fragments = std::move(*slices)},
-                                           loop_.now())
-                           : Result<void>(std::unexpected(slices.error()));
+  const auto sent =
+      slices ? broker_->send(program.socket, from_local(packet.head.address),
+                             {.bytes = packet.head.bytes, .fragments = std::move(*slices)},
+                             loop_.now())
+             : Result<void>(std::unexpected(slices.error()));
   if (!sent) log(LogLevel::info, "process {}: {}", program.process, sent.error().text);
 }
 
@@ -302,7 +303,7 @@ bool Programs::send(Program& program, const Head& head, std::span<const ByteSpan
   message.msg_iovlen = count;
   if (beside >= 0) {
     message.msg_control = place.bytes.data();
-    message.msg_controllen = place.bytes.size();
+    message.msg_controllen = CMSG_SPACE(sizeof beside);
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;

@@ -68,9 +68,9 @@ class Programs {
   struct Packet {
     local::Head head;
     std::size_t bytes = 0;  // After the head.
-    UniqueFd beside;  // Of a question: where the answer goes.
-    UniqueFd file;    // Beside that.
-    int process = 0;  // Who has sent it.
+    UniqueFd beside;        // Of a question: where the answer goes.
+    UniqueFd file;          // Beside that.
+    int process = 0;        // Who has sent it.
   };
   Programs(const Parts& parts, std::string path);
   Result<void> open();

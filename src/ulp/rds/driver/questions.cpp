@@ -4,10 +4,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-
-#include <fmt/format.h>
 
 #include "base/log.h"
 #include "ulp/rds/driver/info.h"
@@ -138,7 +137,8 @@ std::vector<std::byte> Programs::rest_of(const Packet& packet) const {
   std::vector<std::byte> bytes(packet.bytes);
   for (std::size_t at = 0, i = 0; at < bytes.size(); ++i) {
     const std::size_t part = std::min<std::size_t>(kFragmentBytes, bytes.size() - at);
-    std::copy_n(spare_[i].data + Header::kSize, part, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    std::copy_n(spare_[i].data + Header::kSize, part,
+                bytes.begin() + static_cast<std::ptrdiff_t>(at));
     at += part;
   }
   return bytes;
@@ -168,8 +168,7 @@ Result<Answer> Programs::transmit(Program& program, Packet& packet) {
                 .fragments = std::move(*fragments),
                 .operations = std::move(*operations),
                 .is_silent = head.is_silent != 0 && length == 0 && head.operations > 0};
-  if (head.offered != 0)
-    parcel.offered = {key, static_cast<std::uint32_t>(head.offered >> 32)};
+  if (head.offered != 0) parcel.offered = {key, static_cast<std::uint32_t>(head.offered >> 32)};
   std::vector<std::uint64_t> numbers;
   for (const Operation& one : parcel.operations) numbers.push_back(one.number);
   const auto sent = broker_->send(program.socket, from_local(packet.head.address),
@@ -182,7 +181,8 @@ Result<Answer> Programs::grant(Program& program, const Packet& packet) {
   const std::vector<std::byte> bytes = rest_of(packet);
   local::Grant grant;
   if (bytes.size() != sizeof grant) return refuse(EINVAL, "a grant of a wrong length");
-  if (broker_->find(program.socket)->own.empty()) return refuse(ENOTCONN, "the socket is not bound");
+  if (broker_->find(program.socket)->own.empty())
+    return refuse(ENOTCONN, "the socket is not bound");
   std::memcpy(&grant, bytes.data(), sizeof grant);
   const auto granted = grants_.add(program.socket, packet.file.get(), grant);
   if (!granted) return std::unexpected(granted.error());

@@ -139,8 +139,7 @@ ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, voi
   head.kind = Kind::question;
   const iovec piece{const_cast<void*>(value), head.bytes};
   const std::array<int, 2> gone{ends[1], given};
-  const int sent =
-      send_packet(fd, head, &piece, 1, std::span(gone).first(given < 0 ? 1 : 2), 0);
+  const int sent = send_packet(fd, head, &piece, 1, std::span(gone).first(given < 0 ? 1 : 2), 0);
   calls().close(ends[1]);
   ssize_t got = -1;
   if (sent == 0) {

@@ -107,7 +107,8 @@ struct Grant {
   std::uint32_t is_written = 0;  // Peers may write.
   std::uint32_t is_once = 0;     // It ends when a peer says that it has used it.
 };
-/// A cookie: the key, and where in its first page the memory begins. Addresses of peers begin there.
+/// A cookie: the key, and where in its first page the memory begins. Addresses of peers begin
+/// there.
 constexpr std::uint64_t cookie_of(std::uint32_t key, std::uint32_t offset) {
   return std::uint64_t{offset} << 32 | key;
 }
