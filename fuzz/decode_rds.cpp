@@ -59,6 +59,9 @@ class Silent final : public Outside {
   void reject(LinkId, const PrivateData&) override {}
   void disconnect(LinkId link, const char*) override { ended = link; }
   void carry_out(LinkId, std::span<const Work> work) override { posted += work.size(); }
+  void carry_out(LinkId, const Atomic&) override { ++posted; }
+  void on_operation(SocketId, const Operation&, OperationStatus) override {}
+  void on_used(SocketId, MemoryKey) override {}
 
   std::uint32_t last = 0;
   LinkId ended{};
@@ -102,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::vector<Slice> slice(1);
       if (pool.take(slice)) {
         slice[0].bytes = Header::kSize;
-        static_cast<void>(broker.send(SocketId{1}, peer, 0, slice, now));
+        static_cast<void>(broker.send(SocketId{1}, peer, {.fragments = slice}, now));
       }
       broker.on_time(now);
       const LinkId link{process.last};

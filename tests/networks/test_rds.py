@@ -96,6 +96,21 @@ def order(testbed):
     drain.expect_success(SECONDS)
 
 
+def memory(testbed):
+    """READs, WRITEs and atomic operations in memory that programs lend, page by page and over pages' edges."""
+    a, b = testbed.address("a"), testbed.address("b")
+    program = f"{testbed.build}/bin/rds_memory"
+    port = PORT + 10
+    for count, words in ((20, ("lend", 20, 1)), (20, ("lend", 20, 5000)), (4, ("lend", 4, 1 << 20)), (10, ("add", 10)),
+                         (2, ("wrong",))):
+        port += 1
+        user = testbed.start("a", [program, "use", a, str(port), str(count)])
+        wait_until(lambda: "uses" in user.output() or user.ended(), SECONDS, "'use' to begin")
+        verb, *numbers = words
+        testbed.start("b", [program, verb, b, a, str(port), *map(str, numbers)]).expect_success(SECONDS)
+        user.expect_success(SECONDS)
+
+
 def late_reader(testbed):
     """The sender waits as long as the receiver stands still; another port does not."""
     a, b = testbed.address("a"), testbed.address("b")
@@ -136,7 +151,7 @@ def ends_with_its_programs(testbed):
         raise Failure("what is not there is not shown as such")
 
 
-PARTS = (ping, sockets, messages, order, late_reader, killed_broker, ends_with_its_programs)
+PARTS = (ping, sockets, messages, order, memory, late_reader, killed_broker, ends_with_its_programs)
 
 
 def main():
@@ -150,6 +165,7 @@ def main():
         testbed.faults = "loss=1%,duplicate=1%,reorder=1%,seed=7"
         messages(testbed)
         order(testbed)
+        memory(testbed)
         print("passed: faults", flush=True)
     return 0
 

@@ -89,7 +89,7 @@ MAY_INCLUDE = {
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),
     "dropin/rdmacm": ("base", "arena", "connect", "dropin/ibverbs/services.h"),
     "dropin/rspreload": ("base", "dropin/rdmacm/locks.h", "ulp/sdp/rules.h", "ulp/rsocket/private.h", "ulp/sockets"),
-    "dropin/rdspreload": ("base", "ulp/rds/local"),
+    "dropin/rdspreload": ("base", "region", "ulp/rds/local"),
     "dropin": ("base",),
     "api": ("base", "include"),
     "infinity": ("include", "base/os/unique_fd.h"),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dropin/rdspreload/fd_table.h"
+#include "dropin/rdspreload/granted_memory.h"
 #include "dropin/rdspreload/next.h"
 
 using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
@@ -32,7 +33,10 @@ extern "C" {
 
 EXPORT int close(int fd) {
   static auto* const plain = VERBATIM_NEXT(close);
-  set_known(fd, 0);
+  if (is_rds(fd)) {
+    set_known(fd, 0);
+    if (!has_any()) end_all_grants();
+  }
   return plain(fd);
 }
 

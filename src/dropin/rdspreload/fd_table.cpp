@@ -1,5 +1,6 @@
 #include "dropin/rdspreload/fd_table.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -65,6 +66,11 @@ const std::string& broker_path() {
 std::uint8_t known_of(int fd) {
   if (!is_number(fd)) return 0;
   return table[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed);
+}
+
+bool has_any() {
+  return std::ranges::any_of(
+      table, [](const auto& one) { return one.load(std::memory_order_relaxed) != 0; });
 }
 
 bool set_known(int fd, std::uint8_t known) {

@@ -15,6 +15,8 @@ enum Known : std::uint8_t { kIsRds = 1, kIsBound = 2, kIsConnected = 4 };
 
 std::uint8_t known_of(int fd);
 inline bool is_rds(int fd) { return (known_of(fd) & kIsRds) != 0; }
+/// One of the process's descriptors is an RDS socket.
+bool has_any();
 /// False from `kNumbers` on.
 bool set_known(int fd, std::uint8_t known);
 void add_known(int fd, Known known);

@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 
 #include "dropin/rdspreload/fd_table.h"
+#include "dropin/rdspreload/granted_memory.h"
+#include "dropin/rdspreload/linux_rds.h"
 #include "dropin/rdspreload/next.h"
 
 namespace verbatim::rdspreload {
@@ -41,6 +43,22 @@ int cancel(int fd, const void* value, socklen_t length) {
       !local::to_address(static_cast<const sockaddr*>(value), length, question.address))
     return -1;
   return local::ask(fd, question, nullptr, answer) < 0 ? -1 : 0;
+}
+
+/// RDS_GET_MR, RDS_GET_MR_FOR_DEST, RDS_FREE_MR.
+int set_memory(int fd, int option, const void* value, socklen_t length) {
+  std::uint64_t cookie = 0;
+  if (option == kFreeMemory) {
+    FreeMemory asked;
+    if (length != sizeof asked) return fail(EINVAL);
+    std::memcpy(&asked, value, sizeof asked);
+    return end_grant(fd, asked.cookie);
+  }
+  const std::size_t before = option == kGetMemory ? 0 : sizeof GetMemoryForDestination::destination;
+  GetMemory asked;
+  if (length != before + sizeof asked) return fail(EINVAL);
+  std::memcpy(&asked, static_cast<const char*>(value) + before, sizeof asked);
+  return grant(fd, asked, cookie);
 }
 
 int get(int fd, std::int32_t option, std::uint64_t& value) {
@@ -115,6 +133,8 @@ EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_
   if (level == SOL_SOCKET) return set_socket_option(fd, option, value, length);
   if (level != local::kLevel) return fail(ENOPROTOOPT);
   if (option == kCancelSentTo) return cancel(fd, value, length);
+  if (option == kGetMemory || option == kFreeMemory || option == kGetMemoryForDestination)
+    return set_memory(fd, option, value, length);
   int number = 0;
   if (length < sizeof number) return fail(EINVAL);
   std::memcpy(&number, value, sizeof number);

@@ -1,4 +1,5 @@
 // Sending and receiving.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -8,7 +9,10 @@
 #include <unistd.h>
 
 #include "dropin/rdspreload/fd_table.h"
+#include "dropin/rdspreload/granted_memory.h"
+#include "dropin/rdspreload/linux_rds.h"
 #include "dropin/rdspreload/next.h"
+#include "dropin/rdspreload/transmission.h"
 
 namespace verbatim::rdspreload {
 namespace {
@@ -16,7 +20,6 @@ namespace {
 namespace local = ulp::rds::local;
 
 constexpr std::size_t kMessageBytesMax = 1 << 20;
-constexpr int kCongestionUpdate = 5;  // RDS_CMSG_CONG_UPDATE
 
 int fail(int error) {
   errno = error;
@@ -54,34 +57,45 @@ ssize_t send_message(int fd, const msghdr& message, int flags) {
     const auto* const name = static_cast<const sockaddr*>(message.msg_name);
     if (!local::to_address(name, message.msg_namelen, to)) return -1;
   }
-  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
-       one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
-    if (one->cmsg_level == local::kLevel) return fail(EOPNOTSUPP);
-  }
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < message.msg_iovlen; ++i) bytes += message.msg_iov[i].iov_len;
   if (bytes > kMessageBytesMax) return fail(EMSGSIZE);
   if (!is_ready(fd, message.msg_namelen == 0)) return -1;
-  const bool asks = bytes > local::kInlineBytesMax || may_be_congested(fd);
+  const bool has_more = has_operations(message);
+  const bool asks = has_more || bytes > local::kInlineBytesMax || may_be_congested(fd);
   if (asks && !may_send(fd, to, flags)) return -1;
+  if (has_more) return transmit(fd, message, to, bytes);
   return local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
 }
 
-/// Ports are congested no more: a message without bytes, for those who asked to be told.
-void tell_congestion(msghdr& message, std::uint64_t ports) {
-  message.msg_namelen = 0;
-  message.msg_flags = 0;
-  if (message.msg_control == nullptr || message.msg_controllen < CMSG_LEN(sizeof ports)) {
-    message.msg_controllen = 0;
-    message.msg_flags = MSG_CTRUNC;
+/// Appends a control message, or says that it was cut off.
+template <typename Value>
+void put(msghdr& message, std::size_t& used, int type, const Value& value) {
+  const std::size_t left = message.msg_controllen - used;
+  if (message.msg_control == nullptr || left < CMSG_LEN(sizeof value)) {
+    message.msg_flags |= MSG_CTRUNC;
     return;
   }
-  auto* const header = static_cast<cmsghdr*>(message.msg_control);
+  auto* const header = reinterpret_cast<cmsghdr*>(static_cast<char*>(message.msg_control) + used);
   header->cmsg_level = local::kLevel;
-  header->cmsg_type = kCongestionUpdate;
-  header->cmsg_len = CMSG_LEN(sizeof ports);
-  std::memcpy(CMSG_DATA(header), &ports, sizeof ports);
-  message.msg_controllen = header->cmsg_len;
+  header->cmsg_type = type;
+  header->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(header), &value, sizeof value);
+  used += std::min(left, CMSG_SPACE(sizeof value));
+}
+
+/// What a packet brings along: a notice instead of a message, or what a peer offers with one.
+void put_control(msghdr& message, const local::Head& head) {
+  std::size_t used = 0;
+  message.msg_flags = 0;
+  if (head.kind == local::Kind::congestion) {
+    put(message, used, kCongestionUpdate, head.value);
+  } else if (head.kind == local::Kind::notice) {
+    put(message, used, kRdmaStatus, RdmaNotice{head.value, head.option});
+  } else if ((head.brings & local::kOffer) != 0) {
+    put(message, used, kRdmaDestination, head.cookie);
+  }
+  message.msg_controllen = used;
 }
 
 ssize_t receive_message(int fd, msghdr& message, int flags) {
@@ -90,19 +104,23 @@ ssize_t receive_message(int fd, msghdr& message, int flags) {
     local::Received received;
     const ssize_t bytes = local::receive(fd, message.msg_iov, message.msg_iovlen, flags, received);
     if (bytes < 0) return -1;
-    if (received.head.kind == local::Kind::congestion) {
-      const bool is_told = received.head.option != 0;
-      if ((flags & MSG_PEEK) != 0 && !is_told)
-        local::receive(fd, nullptr, 0, flags & ~MSG_PEEK, received);
-      if (!is_told) continue;
-      tell_congestion(message, received.head.value);
-      return 0;
+    const local::Head& head = received.head;
+    const bool is_message =
+        head.kind == local::Kind::message || head.kind == local::Kind::message_in_file;
+    if (head.kind == local::Kind::congestion && head.option == 0) {
+      // For those who sleep, not to be told.
+      if ((flags & MSG_PEEK) != 0) local::receive(fd, nullptr, 0, flags & ~MSG_PEEK, received);
+      continue;
     }
-    if (message.msg_name != nullptr)
-      local::copy_name(received.head.address, static_cast<sockaddr*>(message.msg_name),
+    if ((head.brings & local::kUsedKey) != 0) on_used(head.used_key);
+    if (!is_message) {
+      message.msg_namelen = 0;
+    } else if (message.msg_name != nullptr) {
+      local::copy_name(head.address, static_cast<sockaddr*>(message.msg_name),
                        &message.msg_namelen);
-    message.msg_controllen = 0;
-    message.msg_flags = received.is_cut ? MSG_TRUNC : 0;
+    }
+    put_control(message, head);
+    if (received.is_cut) message.msg_flags |= MSG_TRUNC;
     return bytes;
   }
 }

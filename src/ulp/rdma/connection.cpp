@@ -218,6 +218,19 @@ Connection::Added Connection::add(Chain& chain, const EndKey& key, Progress&) {
   return Added::all;
 }
 
+Connection::Added Connection::add(Chain& chain, const Atomic& atomic, Progress&) {
+  if (is_full()) return Added::part;
+  ibv_send_wr& request =
+      next(chain, atomic.compares ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD);
+  request.wr.atomic = {.remote_addr = atomic.remote.address,
+                       .compare_add = atomic.compares ? atomic.compare : atomic.value,
+                       .swap = atomic.compares ? atomic.value : 0,
+                       .rkey = raw(atomic.remote.remote_key)};
+  add_slices(chain, request, {&atomic.into, 1});
+  end_request(request, atomic.done, kNoHeader);
+  return Added::all;
+}
+
 void Connection::post(Chain& chain) {
   if (chain.request_count == 0) return;
   if (is_closed_) return drop(chain);  // What stands before it was refused.

@@ -24,6 +24,15 @@ struct Bind {
   MemoryKey key{};
   bool peer_writes = false;
 };
+/// Fetch-and-add, or compare-and-swap if `compares`, of 8 bytes; `into` gets what was there.
+struct Atomic {
+  bool compares = false;
+  std::uint64_t value = 0;    // What is added, or swapped in
+  std::uint64_t compare = 0;  // if this is there.
+  Slice into{};
+  RemoteRange remote{};
+  Tag done = kNoTag;
+};
 /// Ends a key of this side's (IBV_WR_LOCAL_INV).
 struct EndKey {
   MemoryKey key{};
@@ -50,6 +59,7 @@ class Connection {
   /// why the connection must end: the reason of a `Disconnect`, or that the adapter refuses.
   std::optional<const char*> carry_out(std::span<const Work> work);
   std::optional<const char*> carry_out(const Bind& bind) { return carry_out_one(bind); }
+  std::optional<const char*> carry_out(const Atomic& atomic) { return carry_out_one(atomic); }
   std::optional<const char*> carry_out(const EndKey& key) { return carry_out_one(key); }
   /// Posts what was kept, as far as there is room: after `on_ended`.
   std::optional<const char*> resume();
@@ -93,7 +103,7 @@ class Connection {
  private:
   static constexpr std::size_t kChain = 32;
   static constexpr std::uint32_t kNoHeader = ~std::uint32_t{0};
-  using Request = std::variant<Send, Write, Read, Bind, EndKey>;
+  using Request = std::variant<Send, Write, Read, Bind, EndKey, Atomic>;
   /// How far a request is posted that is longer than one work request may be.
   struct Progress {
     std::size_t slices = 0;
@@ -129,6 +139,7 @@ class Connection {
   Added add(Chain& chain, const Read& read, Progress& progress);
   Added add(Chain& chain, const Bind& bind, Progress& progress);
   Added add(Chain& chain, const EndKey& key, Progress& progress);
+  Added add(Chain& chain, const Atomic& atomic, Progress& progress);
   Added add_moved(Chain& chain, ibv_wr_opcode opcode, std::span<const Slice> local,
                   const RemoteRange& remote, Tag tag, Progress& progress);
   bool is_full() const { return posted_ + chained_ - ended_ >= setup_.depth; }

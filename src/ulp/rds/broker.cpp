@@ -73,33 +73,44 @@ Result<SocketAddress> Broker::destination(const Socket& socket, const SocketAddr
   return where;
 }
 
-Result<void> Broker::send(SocketId id, const SocketAddress& to, std::uint32_t bytes,
-                          std::vector<Slice> fragments, TimeNs now) {
+void Broker::give_back(const Parcel& parcel) {
+  for (const Operation& one : parcel.operations) pool_.give_back(one.local);
+  pool_.give_back(parcel.fragments);
+}
+
+Result<void> Broker::send(SocketId id, const SocketAddress& to, Parcel parcel, TimeNs now) {
   Socket& socket = *find(id);
   const auto fail = [&](const Error& error) -> Result<void> {
-    pool_.give_back(fragments);
+    give_back(parcel);
     return std::unexpected(error);
   };
   const auto where = destination(socket, to);
   if (!where) return fail(where.error());
-  ++socket.sent;
   const Pair pair{without_port(socket.own), without_port(*where), socket.tos};
   if (!peers_.contains(pair) && outside_.is_own(*where)) {
-    send_here(id, socket.own, *where, bytes, fragments);
-    pool_.give_back(fragments);
+    // As Linux, whose loopback has no adapter.
+    if (!parcel.operations.empty())
+      return fail(Error{EOPNOTSUPP, "RDMA operations within one node"});
+    ++socket.sent;
+    send_here(id, socket.own, *where, parcel);
+    give_back(parcel);
     return {};
   }
   const auto found = peer_of(pair);
   if (!found) return fail(found.error());
   Peer& peer = **found;
   const bool is_first = peer.state == Peer::State::down && peer.connection.waiting() == 0;
+  ++socket.sent;
   ++peer.sent;
-  socket.send_bytes += bytes;
+  socket.send_bytes += parcel.bytes;
   peer.connection.send({.socket = id,
                         .source_port = socket.own.port(),
                         .destination_port = where->port(),
-                        .bytes = bytes,
-                        .fragments = std::move(fragments)});
+                        .bytes = parcel.bytes,
+                        .fragments = std::move(parcel.fragments),
+                        .operations = std::move(parcel.operations),
+                        .offered = parcel.offered,
+                        .is_silent = parcel.is_silent});
   if (!socket.is_paused && socket.send_bytes >= socket.send_limit)
     outside_.pause(id, socket.is_paused = true);
   mark(peer);
@@ -112,7 +123,7 @@ Result<void> Broker::send(SocketId id, const SocketAddress& to, std::uint32_t by
 
 /// Both sockets are of this node: no connection.
 void Broker::send_here(SocketId id, const SocketAddress& from, const SocketAddress& to,
-                       std::uint32_t bytes, std::span<const Slice> fragments) {
+                       const Parcel& parcel) {
   if (to.port() == 0) {
     ++counters_.pings;
     return hand_over(id, *find(id), nullptr, {.from = to});
@@ -120,12 +131,13 @@ void Broker::send_here(SocketId id, const SocketAddress& from, const SocketAddre
   const SocketId there = ports_.find(to);
   if (there == kNoSocket) return static_cast<void>(++counters_.no_socket);
   std::vector<ByteSpan> pieces;
-  for (std::uint32_t left = bytes; const Slice& slice : fragments) {
+  for (std::uint32_t left = parcel.bytes; const Slice& slice : parcel.fragments) {
     const std::uint32_t part = std::min(left, kFragmentBytes);
     pieces.emplace_back(slice.data + Header::kSize, part);
     left -= part;
   }
-  hand_over(there, *find(there), nullptr, {.from = from, .bytes = bytes, .pieces = pieces});
+  hand_over(there, *find(there), nullptr,
+            {.from = from, .bytes = parcel.bytes, .pieces = pieces, .offered = parcel.offered});
 }
 
 void Broker::cancel(SocketId id, const SocketAddress& to) {
@@ -160,10 +172,13 @@ Result<void> Broker::may_send(SocketId id, const SocketAddress& to, std::uint64_
 
 /// Hands a message to a program, or keeps it if the program does not read.
 void Broker::hand_over(SocketId id, Socket& socket, Peer* of, const Delivery& delivery) {
-  ++socket.received;
+  if (!delivery.notice) ++socket.received;
   if (socket.held.empty() && outside_.deliver(id, delivery)) return;
-  Socket::Held& held = socket.held.emplace_back(
-      Socket::Held{.of = of, .from = delivery.from, .offered = delivery.offered});
+  Socket::Held& held = socket.held.emplace_back(Socket::Held{.of = of,
+                                                             .from = delivery.from,
+                                                             .offered = delivery.offered,
+                                                             .used = delivery.used,
+                                                             .notice = delivery.notice});
   for (const ByteSpan piece : delivery.pieces)
     held.bytes.insert(held.bytes.end(), piece.begin(), piece.end());
   socket.held_bytes += held.bytes.size();
@@ -182,7 +197,9 @@ void Broker::on_room(SocketId id) {
     if (!outside_.deliver(id, {.from = first.from,
                                .bytes = static_cast<std::uint32_t>(piece.size()),
                                .pieces = {&piece, 1},
-                               .offered = first.offered}))
+                               .offered = first.offered,
+                               .used = first.used,
+                               .notice = first.notice}))
       break;
     socket->held_bytes -= piece.size();
     if (first.of != nullptr) first.of->held_bytes -= piece.size();

@@ -45,6 +45,7 @@ class Broker {
     std::uint32_t send_limit = kMessageBytesMax;         // SO_SNDBUF
     std::uint32_t receive_limit = 2 * kMessageBytesMax;  // SO_RCVBUF
     bool monitors = false;                               // RDS_CONG_MONITOR
+    bool tells_errors = false;                           // RDS_RECVERR
 
     // The broker's.
     struct Held {
@@ -52,6 +53,8 @@ class Broker {
       SocketAddress from;
       std::vector<std::byte> bytes{};
       std::optional<RemoteMemory> offered{};
+      std::optional<MemoryKey> used{};
+      std::optional<Notice> notice{};
     };
     std::uint64_t send_bytes = 0;  // Not acknowledged.
     std::deque<Held> held{};       // Until the program's socket has room.
@@ -67,10 +70,9 @@ class Broker {
   Result<SocketAddress> bind(SocketId socket, const SocketAddress& address);
   Result<void> connect(SocketId socket, const SocketAddress& peer);
 
-  /// A message in `fragments`, with room for headers; the broker has them from now on. `to`: empty
+  /// A message in fragments, with room for headers; the broker has them from now on. `to`: empty
   /// for the socket's peer.
-  Result<void> send(SocketId socket, const SocketAddress& to, std::uint32_t bytes,
-                    std::vector<Slice> fragments, TimeNs now);
+  Result<void> send(SocketId socket, const SocketAddress& to, Parcel parcel, TimeNs now);
   /// Whether the destination's port is free, and the socket's send buffer has room. If not:
   /// `waiter` 0 is refused (ENOBUFS, EAGAIN), any other is told later by `Outside::let_send`
   /// (EINPROGRESS).
@@ -84,6 +86,7 @@ class Broker {
   void on_established(LinkId link, ByteSpan private_data, TimeNs now);
   void on_message(LinkId link, ByteSpan fragment, TimeNs now);
   void on_done(LinkId link, Tag tag);
+  void on_failed(LinkId link, Tag tag, OperationStatus status);
   void on_end(LinkId link, const std::string& words, TimeNs now);
 
   /// Sends what inputs have left to be sent: after each batch of them.
@@ -123,12 +126,13 @@ class Broker {
   void reject(LinkId link, const std::string& words);
   void end(Peer& peer, const char* words);
   void release(Peer& peer);
+  void give_back(const Parcel& parcel);
 
   void on_map(Peer& peer, ByteSpan bytes);
   bool route(Peer& peer, const Connection::Arrival& arrival);
   void answer_ping(Peer& peer, std::uint16_t port);
   void send_here(SocketId socket, const SocketAddress& from, const SocketAddress& to,
-                 std::uint32_t bytes, std::span<const Slice> fragments);
+                 const Parcel& parcel);
   void hand_over(SocketId id, Socket& socket, Peer* of, const Delivery& delivery);
   void set_congested(const Socket& socket, bool is_congested);
   bool is_congested(const Socket& socket, const SocketAddress& to) const;

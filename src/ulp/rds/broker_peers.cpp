@@ -193,8 +193,25 @@ void Broker::on_done(LinkId link, Tag tag) {
   mark(*peer);
 }
 
+void Broker::on_failed(LinkId link, Tag tag, OperationStatus status) {
+  Peer* const peer = find(link);
+  if (peer == nullptr) return;
+  peer->connection.on_failed(tag, status);
+  release(*peer);
+}
+
 /// What the peer has acknowledged is its sender's room again.
 void Broker::release(Peer& peer) {
+  for (const EndedOperation& one : std::exchange(peer.connection.ended(), {})) {
+    const Operation& operation = one.operation;
+    outside_.on_operation(one.socket, operation, one.status);
+    pool_.give_back(operation.local);
+    Socket* const socket = one.socket == kNoSocket ? nullptr : find(one.socket);
+    const bool tells = operation.tells_success ||
+                       (operation.tells_errors && one.status != OperationStatus::success);
+    if (socket != nullptr && tells)
+      hand_over(one.socket, *socket, nullptr, {.notice = Notice{operation.token, one.status}});
+  }
   for (const Outgoing& message : peer.connection.released()) {
     pool_.give_back(message.fragments);
     Socket* const socket = message.socket == kNoSocket ? nullptr : find(message.socket);
@@ -249,11 +266,13 @@ bool Broker::route(Peer& peer, const Connection::Arrival& arrival) {
     return true;
   }
   if (peer.held_bytes + arrival.bytes.size() > options_.held_bytes_max) return false;
+  if (header.used) outside_.on_used(id, *header.used);
   hand_over(id, *find(id), &peer,
             {.from = at_port(peer.pair.peer, header.source_port),
              .bytes = header.bytes,
              .pieces = {&arrival.bytes, 1},
-             .offered = header.offered});
+             .offered = header.offered,
+             .used = header.used});
   return true;
 }
 
@@ -270,6 +289,7 @@ void Broker::answer_ping(Peer& peer, std::uint16_t port) {
 
 void Broker::flush() {
   WorkList work;
+  std::optional<Atomic> atomic;
   while (!dirty_.empty()) {
     Peer& peer = *dirty_.back();
     dirty_.pop_back();
@@ -277,9 +297,10 @@ void Broker::flush() {
     if (peer.state != State::up) continue;
     do {
       work.clear();
-      peer.connection.fill(work, map_of(peer.pair.own));
+      atomic = peer.connection.fill(work, map_of(peer.pair.own));
       if (!work.empty()) outside_.carry_out(peer.link, work);
-    } while (work.full());
+      if (atomic) outside_.carry_out(peer.link, *atomic);
+    } while (work.full() || atomic);
   }
 }
 

@@ -59,9 +59,9 @@ TEST(RdsBroker, AddressesAreTheNodesAndPortsAreTakenOnce) {
   EXPECT_GE(broker.bind(SocketId{102}, World::address(0))->port(), 2);
   broker.close(SocketId{100});
   EXPECT_TRUE(broker.bind(SocketId{103}, World::address(0, 5)));
-  EXPECT_EQ(broker.send(SocketId{101}, World::address(1, 1), 0, {}, 0).error().code, ENOTCONN);
-  EXPECT_EQ(broker.send(SocketId{103}, {}, 0, {}, 0).error().code, ENOTCONN);
-  EXPECT_EQ(broker.send(SocketId{103}, *SocketAddress::parse("::1", 5), 0, {}, 0).error().code,
+  EXPECT_EQ(broker.send(SocketId{101}, World::address(1, 1), {}, 0).error().code, ENOTCONN);
+  EXPECT_EQ(broker.send(SocketId{103}, {}, {}, 0).error().code, ENOTCONN);
+  EXPECT_EQ(broker.send(SocketId{103}, *SocketAddress::parse("::1", 5), {}, 0).error().code,
             EOPNOTSUPP);
 }
 

@@ -19,11 +19,13 @@ bool is_bare(const Header& header, ByteSpan data) {
 
 Connection::~Connection() {
   drop();
+  for (const EndedOperation& one : ended_) pool_.give_back(one.operation.local);
   for (const Outgoing& message : released_) pool_.give_back(message.fragments);
 }
 
 void Connection::send(Outgoing message) {
   message.sequence = next_sequence_++;
+  operations_ += message.operations.size();
   queue_.push_back(std::move(message));
 }
 
@@ -33,6 +35,7 @@ void Connection::on_established(std::uint64_t acknowledged) {
 }
 
 void Connection::on_cut() {
+  end_unsure(finishing_);
   done_ = posted_;
   release_done();
   if (!map_.fragments.empty()) released_.push_back(std::exchange(map_, {}));
@@ -40,6 +43,9 @@ void Connection::on_cut() {
   for (std::size_t i = 0; i < next_; ++i) queue_[i].was_sent = true;
   if (fragment_ > 0) queue_[next_].was_sent = true;
   next_ = fragment_ = 0;
+  drop_if(OperationStatus::dropped, [](std::size_t, const Outgoing& one) {
+    return one.has_failed || std::ranges::any_of(one.operations, is_out);
+  });
   unasked_ = 0;
   owes_ack_ = false;
   reassembly_.forget();
@@ -79,6 +85,7 @@ void Connection::on_acknowledged(std::uint64_t sequence) {
 
 void Connection::on_done(Tag tag) {
   done_ += static_cast<std::uint32_t>(raw(tag) - static_cast<std::uint32_t>(done_));
+  if (operations_ > 0) end_done();
   release_done();
 }
 
@@ -103,8 +110,12 @@ Header Connection::header_of(const Outgoing& message) const {
                 .acknowledged = received_,
                 .bytes = message.bytes,
                 .source_port = message.source_port,
-                .destination_port = message.destination_port};
+                .destination_port = message.destination_port,
+                .offered = message.offered};
   if (message.was_sent) header.flags = Header::kIsRepeated | Header::kAsksForAck;
+  for (const Operation& one : message.operations) {
+    if (moves_bytes(one)) header.used = one.remote.remote_key;
+  }
   return header;
 }
 
@@ -134,58 +145,74 @@ bool Connection::begin_map(const CongestionMap& own) {
   return true;
 }
 
-void Connection::fill(WorkList& work, const CongestionMap& own) {
-  const std::uint64_t before = posted_;
-  while (!work.full() && posted_ - done_ < kWindow) {
-    // A map stands between two messages.
-    if (fragment_ == 0 && (!map_.fragments.empty() || (owes_map_ && begin_map(own)))) {
-      Header header = header_of(map_);
-      header.flags = Header::kMap;
-      push(work, map_, map_fragment_++, header);
-      if (map_fragment_ < map_.fragments.size()) continue;
-      map_fragment_ = 0;
-      finishing_.push_back(std::exchange(map_, {}));
-    } else if (next_ < queue_.size()) {
-      Outgoing& message = queue_[next_];
-      Header header = header_of(message);
-      if (fragment_ == 0) message.asks_for_ack = asks_for_ack(next_);
-      if (message.asks_for_ack) header.flags |= Header::kAsksForAck;
-      push(work, message, fragment_, header);
-      owes_ack_ = false;
-      if (++fragment_ < message.fragments.size()) continue;
-      fragment_ = 0;
-      ++next_;
-    } else {
-      break;
-    }
-  }
-  if (owes_ack_ && !work.full() && posted_ - done_ < kWindow && fragment_ == 0) {
-    Slice slice;
-    if (pool_.take({&slice, 1})) {
-      slice.bytes = Header::kSize;
-      finishing_.push_back({.fragments = {slice}});
-      push(work, finishing_.back(), 0, Header{.acknowledged = received_});
-      owes_ack_ = false;
-    }
-  }
-  if (posted_ != before)
-    std::get<Send>(work[work.size() - 1]).done = Tag{static_cast<std::uint32_t>(posted_)};
+/// A message, or its next fragment, or a fragment of the map.
+void Connection::push_next(WorkList& work) {
+  Outgoing& message = queue_[next_];
+  Header header = header_of(message);
+  if (fragment_ == 0) message.asks_for_ack = asks_for_ack(next_);
+  if (message.asks_for_ack) header.flags |= Header::kAsksForAck;
+  push(work, message, fragment_, header);
+  owes_ack_ = false;
+  if (++fragment_ < message.fragments.size()) return;
+  fragment_ = 0;
+  ++next_;
 }
 
-/// Peers take sequences with gaps.
-void Connection::cancel(SocketId socket, std::uint16_t port) {
-  std::size_t kept = next_ + (fragment_ > 0 ? 1 : 0);
-  for (std::size_t i = kept; i < queue_.size(); ++i) {
-    Outgoing& one = queue_[i];
-    const bool is_meant =
-        one.socket == socket && (port == 0 || one.destination_port == port) && !one.was_sent;
-    if (is_meant) {
-      released_.push_back(std::move(one));
-    } else if (i != kept++) {
-      queue_[kept - 1] = std::move(one);
+void Connection::push_map(WorkList& work) {
+  Header header = header_of(map_);
+  header.flags = Header::kMap;
+  push(work, map_, map_fragment_++, header);
+  if (map_fragment_ < map_.fragments.size()) return;
+  map_fragment_ = 0;
+  finishing_.push_back(std::exchange(map_, {}));
+}
+
+void Connection::push_acknowledgement(WorkList& work) {
+  Slice slice;
+  if (!pool_.take({&slice, 1})) return;
+  slice.bytes = Header::kSize;
+  finishing_.push_back({.fragments = {slice}});
+  push(work, finishing_.back(), 0, Header{.acknowledged = received_});
+  owes_ack_ = false;
+}
+
+std::optional<Atomic> Connection::fill(WorkList& work, const CongestionMap& own) {
+  std::optional<Atomic> atomic;
+  const auto has_room = [&] { return !work.full() && posted_ - done_ < kWindow; };
+  while (has_room()) {
+    // A map stands between two messages.
+    if (fragment_ == 0 && (!map_.fragments.empty() || (owes_map_ && begin_map(own)))) {
+      push_map(work);
+      continue;
     }
+    if (next_ == queue_.size()) break;
+    Outgoing& message = queue_[next_];
+    if (fragment_ == 0 && !message.operations.empty()) {
+      if (!begin_operations(work, message, atomic)) break;
+      if (message.is_silent) {
+        message.last_send = posted_;
+        finishing_.push_back(std::move(message));
+        queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(next_));
+        continue;
+      }
+      if (!has_room()) break;
+    }
+    push_next(work);
   }
-  queue_.resize(std::min(kept, queue_.size()));
+  if (owes_ack_ && !atomic && has_room() && fragment_ == 0) push_acknowledgement(work);
+  // Whatever is posted last says when it is over.
+  Send* const last = work.empty() ? nullptr : std::get_if<Send>(&work[work.size() - 1]);
+  if (last != nullptr && !atomic) last->done = Tag{static_cast<std::uint32_t>(posted_)};
+  return atomic;
+}
+
+void Connection::cancel(SocketId socket, std::uint16_t port) {
+  const std::size_t begun = next_ + (fragment_ > 0 ? 1 : 0);
+  drop_if(OperationStatus::cancelled, [&](std::size_t index, const Outgoing& one) {
+    return index >= begun && one.socket == socket && !one.was_sent &&
+           (port == 0 || one.destination_port == port) &&
+           std::ranges::none_of(one.operations, is_out);
+  });
 }
 
 void Connection::disown(SocketId socket) {
@@ -203,10 +230,7 @@ bool Connection::has_owner() const {
 
 void Connection::drop() {
   on_cut();
-  while (!queue_.empty()) {
-    released_.push_back(std::move(queue_.front()));
-    queue_.pop_front();
-  }
+  drop_if(OperationStatus::dropped, [](std::size_t, const Outgoing&) { return true; });
 }
 
 }  // namespace verbatim::ulp::rds

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "ulp/engine/work.h"
@@ -45,14 +47,19 @@ class Connection {
   /// The message of the last arrival is delivered, or will never be: it is acknowledged.
   void take(const Header& header);
 
-  /// Appends work until nothing is left, the list is full, or enough is in flight.
-  void fill(WorkList& work, const CongestionMap& own);
-  /// The SENDs up to this tag are over.
+  /// Appends work until nothing is left, the list is full, or enough is in flight. Returns an
+  /// atomic operation that comes after this work: there may be more after it.
+  std::optional<Atomic> fill(WorkList& work, const CongestionMap& own);
+  /// The work up to this tag is over.
   void on_done(Tag tag);
+  /// The work with this tag has failed; the queue pair ends.
+  void on_failed(Tag tag, OperationStatus status);
 
   /// Messages that are acknowledged, and that the adapter reads no more. The caller gives their
   /// fragments back to the pool.
   std::vector<Outgoing>& released() { return released_; }
+  /// Operations that are over, before the messages that they belong to are released.
+  std::vector<EndedOperation>& ended() { return ended_; }
   /// Messages that are not acknowledged.
   std::size_t waiting() const { return queue_.size(); }
   std::uint64_t next_sequence() const { return next_sequence_; }
@@ -75,6 +82,15 @@ class Connection {
 
   Header header_of(const Outgoing& message) const;
   void push(WorkList& work, Outgoing& message, std::size_t fragment, const Header& header);
+  void push_next(WorkList& work);
+  void push_map(WorkList& work);
+  void push_acknowledgement(WorkList& work);
+  bool begin_operations(WorkList& work, Outgoing& message, std::optional<Atomic>& atomic);
+  void end(Outgoing& message, Operation& operation, OperationStatus status);
+  void end_done();
+  void end_unsure(std::deque<Outgoing>& messages);
+  using Meant = std::function<bool(std::size_t index, const Outgoing& message)>;
+  void drop_if(OperationStatus status, const Meant& is_meant);
   bool begin_map(const CongestionMap& own);
   bool asks_for_ack(std::size_t index);
   void on_acknowledged(std::uint64_t sequence);
@@ -86,8 +102,10 @@ class Connection {
   std::size_t fragment_ = 0;        // and its first fragment that is not sent.
   std::deque<Outgoing> finishing_;  // Acknowledged, and maps: until their SENDs are over.
   std::vector<Outgoing> released_;
+  std::vector<EndedOperation> ended_;
+  std::size_t operations_ = 0;  // Not over.
   std::uint64_t next_sequence_;
-  std::uint64_t posted_ = 0, done_ = 0;  // SENDs.
+  std::uint64_t posted_ = 0, done_ = 0;  // SENDs and operations.
   std::uint32_t unasked_ = 0;            // Messages since the last that asks for an ACK.
 
   Reassembly reassembly_;

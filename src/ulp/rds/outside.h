@@ -9,6 +9,7 @@
 #include "base/net/address.h"
 #include "ulp/engine/meeting.h"
 #include "ulp/engine/work.h"
+#include "ulp/rds/operation.h"
 #include "ulp/rds/ports.h"
 #include "ulp/rds/wire/header.h"
 
@@ -31,12 +32,20 @@ struct HashOfPair {
   }
 };
 
+/// What a program is told of an operation, instead of a message.
+struct Notice {
+  std::uint64_t token = 0;
+  OperationStatus status{};
+};
+
 /// A message for a program.
 struct Delivery {
   SocketAddress from;
   std::uint32_t bytes = 0;
   std::span<const ByteSpan> pieces{};
   std::optional<RemoteMemory> offered{};
+  std::optional<MemoryKey> used{};
+  std::optional<Notice> notice{};
 };
 
 /// What the broker asks of the process around it. Nothing here calls the broker.
@@ -44,6 +53,11 @@ class Outside {
  public:
   /// Returns false if the program's socket has no room: `Broker::on_room` is called when it has.
   virtual bool deliver(SocketId socket, const Delivery& delivery) = 0;
+  /// An operation is over. After a READ that has succeeded, its bytes go to the program.
+  virtual void on_operation(SocketId socket, const Operation& operation,
+                            OperationStatus status) = 0;
+  /// The peer has used memory that the socket's program has granted.
+  virtual void on_used(SocketId socket, MemoryKey key) = 0;
   /// Ports are congested no more: bit p % 64 for port p.
   virtual void tell_congestion(SocketId socket, std::uint64_t ports) = 0;
   /// The program that has asked by `Broker::may_send` may send now.
@@ -59,6 +73,7 @@ class Outside {
   virtual void reject(LinkId link, const PrivateData& data) = 0;
   virtual void disconnect(LinkId link, const char* words) = 0;
   virtual void carry_out(LinkId link, std::span<const Work> work) = 0;
+  virtual void carry_out(LinkId link, const Atomic& atomic) = 0;
 
  protected:
   ~Outside() = default;

@@ -55,7 +55,18 @@ World::Program& World::open(std::size_t node, std::uint16_t port) {
   return programs_.emplace_back(Program{.node = node, .socket = socket, .own = *bound});
 }
 
-Result<void> World::send(Program& from, const SocketAddress& to, std::span<const std::byte> bytes) {
+std::vector<Slice> World::take(std::size_t node, std::size_t bytes) {
+  std::vector<Slice> slices(fragments_of(static_cast<std::uint32_t>(bytes)));
+  VERBATIM_ASSERT(nodes_[node]->pool.take(slices));
+  for (std::size_t at = 0; Slice & slice : slices) {
+    slice.bytes = static_cast<std::uint32_t>(std::min<std::size_t>(kFragmentBytes, bytes - at));
+    at += slice.bytes;
+  }
+  return slices;
+}
+
+Result<void> World::send(Program& from, const SocketAddress& to, std::span<const std::byte> bytes,
+                         std::vector<Operation> operations) {
   Node& node = *nodes_[from.node];
   std::vector<Slice> slices(fragments_of(static_cast<std::uint32_t>(bytes.size())));
   if (!node.pool.take(slices)) return refuse(EAGAIN, "no fragments");
@@ -65,8 +76,11 @@ Result<void> World::send(Program& from, const SocketAddress& to, std::span<const
     slice.bytes = static_cast<std::uint32_t>(Header::kSize + part);
     at += part;
   }
-  return node.broker->send(from.socket, to, static_cast<std::uint32_t>(bytes.size()),
-                           std::move(slices), now_);
+  return node.broker->send(from.socket, to,
+                           {.bytes = static_cast<std::uint32_t>(bytes.size()),
+                            .fragments = std::move(slices),
+                            .operations = std::move(operations)},
+                           now_);
 }
 
 World::Program* World::program(std::size_t node, SocketId socket) {
@@ -89,6 +103,10 @@ World::End* World::find(std::size_t node, LinkId link, Link** whole) {
 
 bool World::Node::deliver(SocketId socket, const Delivery& delivery) {
   Program& program = *world.program(index, socket);
+  if (delivery.notice) {
+    program.notices.push_back(*delivery.notice);
+    return true;
+  }
   if (program.arrived.size() >= program.room) return false;
   Received& received = program.arrived.emplace_back(Received{.from = delivery.from});
   for (const ByteSpan piece : delivery.pieces)
@@ -146,12 +164,76 @@ void World::Node::carry_out(LinkId link, std::span<const Work> work) {
   End* const end = world.find(index, link);
   VERBATIM_ASSERT(end != nullptr);
   for (const Work& one : work) {
-    const Send& send = std::get<Send>(one);
-    end->sent.push_back(
-        {.slices = {send.payload.begin(), send.payload.end()},
-         .done = send.done,
-         .due = end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_)});
+    const TimeNs due =
+        end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_);
+    Packet packet{.due = due};
+    if (const auto* const send = std::get_if<Send>(&one)) {
+      packet.slices = {send->payload.begin(), send->payload.end()};
+      packet.done = send->done;
+    } else if (const auto* const write = std::get_if<Write>(&one)) {
+      packet.slices = {write->from.begin(), write->from.end()};
+      packet.done = write->done;
+      packet.operation = Operation{.kind = Operation::Kind::write, .remote = write->to};
+    } else {
+      const Read& read = std::get<Read>(one);
+      packet.slices = {read.into.begin(), read.into.end()};
+      packet.done = read.done;
+      packet.operation = Operation{.kind = Operation::Kind::read, .remote = read.from};
+    }
+    end->sent.push_back(std::move(packet));
   }
+}
+
+void World::Node::carry_out(LinkId link, const Atomic& atomic) {
+  End* const end = world.find(index, link);
+  const TimeNs due = end->sent.empty() ? world.later() : std::max(end->sent.back().due, world.now_);
+  using Kind = Operation::Kind;
+  end->sent.push_back({.slices = {atomic.into},
+                       .done = Tag{atomic.done},
+                       .due = due,
+                       .operation = Operation{
+                           .kind = atomic.compares ? Kind::compare_and_swap : Kind::fetch_and_add,
+                           .remote = atomic.remote,
+                           .value = atomic.value,
+                           .compare = atomic.compare}});
+}
+
+void World::Node::on_operation(SocketId socket, const Operation& operation,
+                               OperationStatus status) {
+  if (status != OperationStatus::success || operation.kind == Operation::Kind::write) return;
+  Program* const program = world.program(index, socket);
+  if (program == nullptr) return;
+  auto& bytes = program->read_memory.emplace_back();
+  for (const Slice& slice : operation.local)
+    bytes.insert(bytes.end(), slice.data, slice.data + slice.bytes);
+}
+
+/// Returns false if the peer's adapter refuses it.
+bool World::execute(const Operation& operation, Node& there) {
+  const RemoteRange& remote = operation.remote;
+  if (remote.remote_key != kGranted || remote.address > there.memory.size() ||
+      there.memory.size() - remote.address < remote.bytes)
+    return false;
+  std::byte* memory = &there.memory[remote.address];
+  std::uint64_t old = 0;
+  if (!moves_bytes(operation)) {
+    std::memcpy(&old, memory, sizeof old);
+    std::memcpy(operation.local.front().data, &old, sizeof old);
+    const std::uint64_t sum = old + operation.value;
+    if (operation.kind == Operation::Kind::fetch_and_add) std::memcpy(memory, &sum, sizeof sum);
+    if (operation.kind == Operation::Kind::compare_and_swap && old == operation.compare)
+      std::memcpy(memory, &operation.value, sizeof old);
+    return true;
+  }
+  for (const Slice& slice : operation.local) {
+    if (operation.kind == Operation::Kind::write) {
+      std::memcpy(memory, slice.data, slice.bytes);
+    } else {
+      std::memcpy(slice.data, memory, slice.bytes);
+    }
+    memory += slice.bytes;
+  }
+  return true;
 }
 
 /// What is on its way is lost. Each side hears of it at another time.
@@ -197,8 +279,21 @@ void World::restart(std::size_t node) {
 
 void World::serve(End& from, End& to) {
   while (!from.sent.empty() && from.sent.front().due <= now_ && from.is_up && to.is_up) {
-    const Packet packet = from.sent.front();
+    Packet packet = from.sent.front();
     from.sent.pop_front();
+    if (packet.operation) {
+      packet.operation->local = packet.slices;
+      if (execute(*packet.operation, *nodes_[to.node])) {
+        from.done.emplace_back(packet.done, later());
+        continue;
+      }
+      nodes_[from.node]->broker->on_failed(from.link, packet.done, OperationStatus::remote_error);
+      return cut(*std::ranges::find_if(links_,
+                                       [&](const Link& link) {
+                                         return &link.ends[0] == &from || &link.ends[1] == &from;
+                                       }),
+                 "refused");
+    }
     std::vector<std::byte> bytes;
     for (const Slice& slice : packet.slices)
       bytes.insert(bytes.end(), slice.data, slice.data + slice.bytes);

@@ -63,10 +63,18 @@ class World {
     std::deque<Received> arrived{};  // Not read.
     std::vector<Received> read{};
     std::uint64_t news = 0;  // Of congestion.
+    std::vector<Notice> notices{};
+    std::vector<std::vector<std::byte>> read_memory{};  // What its READs and atomics have brought.
     std::vector<std::uint64_t> allowed{};
   };
   Program& open(std::size_t node, std::uint16_t port);
-  Result<void> send(Program& from, const SocketAddress& to, std::span<const std::byte> bytes);
+  Result<void> send(Program& from, const SocketAddress& to, std::span<const std::byte> bytes,
+                    std::vector<Operation> operations = {});
+  /// A node has granted this memory to all; its addresses begin at 0.
+  static constexpr MemoryKey kGranted{77};
+  std::vector<std::byte>& memory(std::size_t node) { return nodes_[node]->memory; }
+  /// Memory of a node's broker for an operation.
+  std::vector<Slice> take(std::size_t node, std::size_t bytes);
 
   void step();
   /// Until nothing happens any more, or `steps` are over.
@@ -83,6 +91,7 @@ class World {
   Broker& broker(std::size_t node) { return *nodes_[node]->broker; }
   const Peer* peer(std::size_t node, std::size_t of);
   HeapFragments& pool(std::size_t node) { return nodes_[node]->pool; }
+  const std::vector<MemoryKey>& used(std::size_t node) { return nodes_[node]->used; }
   /// A node's process asks for a queue pair, with any private data.
   LinkId ask(std::size_t from, std::size_t to, const PrivateData& data);
   /// As if it came from the peer.
@@ -98,6 +107,7 @@ class World {
     std::vector<Slice> slices;
     Tag done{};
     TimeNs due = 0;
+    std::optional<Operation> operation{};
   };
   /// One side of a queue pair.
   struct End {
@@ -131,12 +141,17 @@ class World {
     void reject(LinkId link, const PrivateData& data) override;
     void disconnect(LinkId link, const char* words) override;
     void carry_out(LinkId link, std::span<const Work> work) override;
+    void carry_out(LinkId link, const Atomic& atomic) override;
+    void on_operation(SocketId socket, const Operation& operation, OperationStatus status) override;
+    void on_used(SocketId, MemoryKey key) override { used.push_back(key); }
 
     World& world;
     std::size_t index;
     HeapFragments pool;
     std::unique_ptr<Broker> broker;
     bool congested = false;
+    std::vector<std::byte> memory = std::vector<std::byte>(64 << 10);
+    std::vector<MemoryKey> used;
     std::uint64_t restarts = 0;
   };
   End* find(std::size_t node, LinkId link, Link** whole = nullptr);
@@ -145,6 +160,7 @@ class World {
   void cut(Link& link, const std::string& words);
   void serve(Link& link);
   void serve(End& from, End& to);
+  bool execute(const Operation& operation, Node& there);
   TimeNs later() { return now_ + kMicrosecond * (1 + random_() % 50); }
 
   Options options_;

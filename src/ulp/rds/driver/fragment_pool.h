@@ -15,7 +15,8 @@ class FragmentPool final : public Fragments {
   static constexpr std::uint32_t kReserve = 256;
 
   static Result<FragmentPool> create(const rdma::Device& device, std::uint32_t count) {
-    auto buffers = rdma::BufferPool::create(device, count + kReserve, kFragment, 0);
+    auto buffers =
+        rdma::BufferPool::create(device, count + kReserve, kFragment, IBV_ACCESS_LOCAL_WRITE);
     if (!buffers) return std::unexpected(buffers.error());
     return FragmentPool(std::move(*buffers));
   }

@@ -63,7 +63,9 @@ Result<void> Node::open(const std::string& path) {
   auto pool = FragmentPool::create(driver_->device(), kFragments);
   if (!pool) return std::unexpected(pool.error());
   pool_ = std::make_unique<FragmentPool>(std::move(*pool));
-  auto programs = Programs::create(loop_, *pool_, path);
+  grants_ = std::make_unique<Grants>(driver_->device());
+  transfers_ = std::make_unique<Transfers>(*pool_);
+  auto programs = Programs::create({loop_, *pool_, *grants_, *transfers_}, path);
   if (!programs) return std::unexpected(programs.error());
   programs_ = std::move(*programs);
   programs_->set_addresses(addresses_of(driver_->device().port()));
@@ -127,6 +129,18 @@ void Node::carry_out(LinkId link, std::span<const Work> work) {
   driver_->carry_out(connection_of(link), work, loop_.now());
 }
 
+void Node::carry_out(LinkId link, const Atomic& atomic) {
+  rdma::Connection* const connection = driver_->connection(connection_of(link));
+  if (connection == nullptr) return;
+  const auto reason = connection->carry_out(rdma::Atomic{.compares = atomic.compares,
+                                                         .value = atomic.value,
+                                                         .compare = atomic.compare,
+                                                         .into = atomic.into,
+                                                         .remote = atomic.remote,
+                                                         .done = Tag{atomic.done}});
+  if (reason) disconnect(link, *reason);
+}
+
 void Node::on_requested(const rdma::Requested& requested, TimeNs now) {
   broker_->on_requested(link_of(requested.connection), requested.meeting, now);
 }
@@ -145,7 +159,11 @@ ReceiveUse Node::on_message(rdma::ConnectionId connection, const Message& messag
 void Node::on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status, TimeNs,
                    WorkList&) {
   // What was flushed comes back by `on_end`.
-  if (status == CompletionStatus::success) broker_->on_done(link_of(connection), tag);
+  if (status == CompletionStatus::flushed) return;
+  if (status == CompletionStatus::success) return broker_->on_done(link_of(connection), tag);
+  const bool is_refused = status == CompletionStatus::remote_access_error;
+  broker_->on_failed(link_of(connection), tag,
+                     is_refused ? OperationStatus::remote_error : OperationStatus::other_error);
 }
 
 void Node::on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) {

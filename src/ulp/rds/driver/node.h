@@ -11,7 +11,9 @@
 #include "ulp/rdma/driver.h"
 #include "ulp/rds/broker.h"
 #include "ulp/rds/driver/fragment_pool.h"
+#include "ulp/rds/driver/grants.h"
 #include "ulp/rds/driver/programs.h"
+#include "ulp/rds/driver/transfers.h"
 
 namespace verbatim::ulp::rds {
 
@@ -42,6 +44,10 @@ class Node final : public Outside, public rdma::Handler, private service::Source
   }
   void let_send(std::uint64_t waiter) override { programs_->let_send(waiter); }
   void pause(SocketId socket, bool is_paused) override { programs_->pause(socket, is_paused); }
+  void on_operation(SocketId, const Operation& operation, OperationStatus status) override {
+    transfers_->end(operation, status);
+  }
+  void on_used(SocketId socket, MemoryKey key) override { grants_->on_used(socket, key); }
   void show_congestion(bool is_any) override { programs_->show_congestion(is_any); }
   bool is_own(const SocketAddress& address) override;
   Result<LinkId> connect(const Pair& pair, const PrivateData& data) override;
@@ -49,6 +55,7 @@ class Node final : public Outside, public rdma::Handler, private service::Source
   void reject(LinkId link, const PrivateData& data) override;
   void disconnect(LinkId link, const char* words) override;
   void carry_out(LinkId link, std::span<const Work> work) override;
+  void carry_out(LinkId link, const Atomic& atomic) override;
 
   // Handler.
   void on_requested(const rdma::Requested& requested, TimeNs now) override;
@@ -66,6 +73,8 @@ class Node final : public Outside, public rdma::Handler, private service::Source
   service::Loop& loop_;
   std::unique_ptr<rdma::Driver> driver_;
   std::unique_ptr<FragmentPool> pool_;
+  std::unique_ptr<Grants> grants_;
+  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;
   std::unique_ptr<Broker> broker_;
   std::unordered_map<SocketAddress, bool> own_;  // What `is_own` has found out.

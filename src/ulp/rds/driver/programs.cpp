@@ -23,13 +23,15 @@ namespace {
 using local::Head;
 
 constexpr std::size_t kSpare = local::kInlineBytesMax / kFragmentBytes;
+/// For any packet.
+constexpr std::uint32_t kNeeded = (1 + local::kOperationsMax) * kFragmentsMax + kSpare;
 constexpr int kPacketsOfATurn = 64;
 /// Of one socket, in files that its program may not have read yet: sockets do not count them.
 constexpr std::uint64_t kFileBytesMax = 2 * kMessageBytesMax;
 
 union Beside {
   cmsghdr header;
-  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+  std::array<char, CMSG_SPACE(2 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))> bytes;
 };
 
 SocketAddress from_local(const local::Address& address) {
@@ -53,12 +55,15 @@ UniqueFd file_with(std::span<const ByteSpan> pieces) {
 
 }  // namespace
 
-Programs::Programs(service::Loop& loop, FragmentPool& pool, std::string path)
-    : loop_(loop), pool_(pool), path_(std::move(path)) {}
+Programs::Programs(const Parts& parts, std::string path)
+    : loop_(parts.loop),
+      pool_(parts.pool),
+      grants_(parts.grants),
+      transfers_(parts.transfers),
+      path_(std::move(path)) {}
 
-Result<std::unique_ptr<Programs>> Programs::create(service::Loop& loop, FragmentPool& pool,
-                                                   const std::string& path) {
-  std::unique_ptr<Programs> programs(new Programs(loop, pool, path));
+Result<std::unique_ptr<Programs>> Programs::create(const Parts& parts, const std::string& path) {
+  std::unique_ptr<Programs> programs(new Programs(parts, path));
   if (auto opened = programs->open(); !opened) return std::unexpected(opened.error());
   return programs;
 }
@@ -103,6 +108,9 @@ Result<void> Programs::admit(UniqueFd fd) {
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
     return refuse_errno("SO_PEERCRED");
   if (peer.uid != geteuid()) return refuse(EPERM, "another user's program");
+  const int on = 1;  // Each packet says who has sent it.
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+    return refuse_errno("SO_PASSCRED");
   const SocketId id{++last_socket_};
   if (auto opened = broker_->open(id); !opened) return opened;
   auto program = std::make_unique<Program>();
@@ -126,6 +134,7 @@ void Programs::end(SocketId id) {
   if (program.room) loop_.unwatch(program.room.get());
   std::erase_if(waiters_, [id](const auto& one) { return one.second.socket == id; });
   broker_->close(id);
+  grants_.end_all(id);
   programs_.erase(found);
 }
 
@@ -146,7 +155,7 @@ void Programs::pause(SocketId socket, bool is_paused) {
 }
 
 void Programs::on_fragments() {
-  if (!is_starved_ || !pool_.has_room(kFragmentsMax)) return;
+  if (!is_starved_ || !pool_.has_room(kNeeded)) return;
   is_starved_ = false;
   for (auto& [id, program] : programs_) watch(*program);
 }
@@ -164,13 +173,29 @@ void Programs::on_ready(SocketId id) {
   }
 }
 
-/// Room for the longest message of either kind; false: programs wait.
+/// Room for the longest message of either kind, and its operations; false: programs wait.
 bool Programs::fill_spare() {
-  if (!pool_.has_room(kFragmentsMax + kSpare)) return false;
+  if (!pool_.has_room(kNeeded)) return false;
   const std::size_t had = spare_.size();
   if (had == kSpare) return true;
   spare_.resize(kSpare);
   return pool_.take(std::span(spare_).subspan(had));
+}
+
+void Programs::take_beside(msghdr& message, Packet& packet) {
+  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
+    if (one->cmsg_level != SOL_SOCKET) continue;
+    if (one->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender;
+      std::memcpy(&sender, CMSG_DATA(one), sizeof sender);
+      packet.process = sender.pid;
+    } else if (one->cmsg_type == SCM_RIGHTS) {
+      std::array<int, 2> fds{-1, -1};
+      std::memcpy(fds.data(), CMSG_DATA(one), std::min(one->cmsg_len - CMSG_LEN(0), sizeof fds));
+      packet.beside.reset(fds[0]);
+      packet.file.reset(fds[1]);
+    }
+  }
 }
 
 /// Returns false if there was no packet.
@@ -187,12 +212,7 @@ bool Programs::receive(Program& program, Packet& packet) {
   message.msg_controllen = beside.bytes.size();
   const ssize_t got = recvmsg(program.fd.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (const cmsghdr* const header = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-      header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    packet.beside.reset(fd);
-  }
+  if (got >= 0) take_beside(message, packet);
   const bool is_ours = got >= static_cast<ssize_t>(sizeof packet.head) &&
                        packet.head.magic == local::kMagic &&
                        (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
@@ -225,16 +245,24 @@ bool Programs::read_one(Program& program) {
 /// The message's fragments: those that it was received into, or new ones, filled from its file.
 Result<std::vector<Slice>> Programs::fragments_in(const Packet& packet) {
   const std::uint32_t bytes = packet.head.bytes;
-  const bool in_file = packet.head.kind == local::Kind::message_in_file;
-  if (bytes > kMessageBytesMax || (!in_file && bytes != packet.bytes))
-    return refuse(EMSGSIZE, "a message of a wrong length");
+  if (packet.head.kind == local::Kind::message_in_file)
+    return fragments_of_file(packet.beside.get(), bytes);
+  if (bytes != packet.bytes) return refuse(EMSGSIZE, "a message of a wrong length");
   std::vector<Slice> slices(fragments_of(bytes));
-  if (!in_file) {
-    std::copy_n(spare_.begin(), slices.size(), slices.begin());
-    spare_.erase(spare_.begin(), spare_.begin() + static_cast<std::ptrdiff_t>(slices.size()));
-  } else if (!pool_.take(slices)) {
-    return refuse(ENOBUFS, "no fragments");
+  std::copy_n(spare_.begin(), slices.size(), slices.begin());
+  spare_.erase(spare_.begin(), spare_.begin() + static_cast<std::ptrdiff_t>(slices.size()));
+  for (std::uint32_t at = 0; Slice & slice : slices) {
+    const std::uint32_t part = std::min(kFragmentBytes, bytes - at);
+    slice.bytes = static_cast<std::uint32_t>(Header::kSize) + part;
+    at += part;
   }
+  return slices;
+}
+
+Result<std::vector<Slice>> Programs::fragments_of_file(int file, std::uint32_t bytes) {
+  if (bytes > kMessageBytesMax) return refuse(EMSGSIZE, "a message of more than 1 MiB");
+  std::vector<Slice> slices(fragments_of(bytes));
+  if (!pool_.take(slices)) return refuse(ENOBUFS, "no fragments");
   std::array<iovec, kFragmentsMax> pieces;
   for (std::uint32_t at = 0, i = 0; i < slices.size(); ++i) {
     const std::uint32_t part = std::min(kFragmentBytes, bytes - at);
@@ -242,8 +270,8 @@ Result<std::vector<Slice>> Programs::fragments_in(const Packet& packet) {
     pieces[i] = {slices[i].data + Header::kSize, part};
     at += part;
   }
-  if (in_file && preadv(packet.beside.get(), pieces.data(), static_cast<int>(slices.size()), 0) !=
-                     static_cast<ssize_t>(bytes)) {
+  if (bytes > 0 && preadv(file, pieces.data(), static_cast<int>(slices.size()), 0) !=
+                       static_cast<ssize_t>(bytes)) {
     pool_.give_back(slices);
     return refuse(EPROTO, "a file that is shorter than its message");
   }
@@ -254,9 +282,11 @@ Result<std::vector<Slice>> Programs::fragments_in(const Packet& packet) {
 /// loses the message.
 void Programs::on_message(Program& program, const Packet& packet) {
   auto slices = fragments_in(packet);
-  const auto sent = slices ? broker_->send(program.socket, from_local(packet.head.address),
-                                           packet.head.bytes, std::move(*slices), loop_.now())
-                           : Result<void>(std::unexpected(slices.error()));
+  const auto sent =
+      slices ? broker_->send(program.socket, from_local(packet.head.address),
+                             {.bytes = packet.head.bytes, .fragments = std::move(*slices)},
+                             loop_.now())
+             : Result<void>(std::unexpected(slices.error()));
   if (!sent) log(LogLevel::info, "process {}: {}", program.process, sent.error().text);
 }
 
@@ -273,7 +303,7 @@ bool Programs::send(Program& program, const Head& head, std::span<const ByteSpan
   message.msg_iovlen = count;
   if (beside >= 0) {
     message.msg_control = place.bytes.data();
-    message.msg_controllen = place.bytes.size();
+    message.msg_controllen = CMSG_SPACE(sizeof beside);
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -285,12 +315,35 @@ bool Programs::send(Program& program, const Head& head, std::span<const ByteSpan
          (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
 }
 
+namespace {
+
+Head head_of(const Delivery& delivery) {
+  Head head{.kind = local::Kind::message, .bytes = delivery.bytes};
+  if (delivery.notice) {
+    head.kind = local::Kind::notice;
+    head.value = delivery.notice->token;
+    head.option = static_cast<std::int32_t>(delivery.notice->status);
+    return head;
+  }
+  std::memcpy(&head.address, delivery.from.data(), delivery.from.size());
+  if (delivery.used) {
+    head.brings |= local::kUsedKey;
+    head.used_key = raw(*delivery.used);
+  }
+  if (delivery.offered) {
+    head.brings |= local::kOffer;
+    head.cookie = local::cookie_of(raw(delivery.offered->key), delivery.offered->offset);
+  }
+  return head;
+}
+
+}  // namespace
+
 bool Programs::deliver(SocketId socket, const Delivery& delivery) {
   const auto found = programs_.find(socket);
   if (found == programs_.end()) return true;
   Program& program = *found->second;
-  Head head{.kind = local::Kind::message, .bytes = delivery.bytes};
-  std::memcpy(&head.address, delivery.from.data(), delivery.from.size());
+  const Head head = head_of(delivery);
   bool is_sent = false;
   if (delivery.bytes <= local::kInlineBytesMax) {
     is_sent = send(program, head, delivery.pieces, -1);
@@ -300,8 +353,9 @@ bool Programs::deliver(SocketId socket, const Delivery& delivery) {
     const bool has_room =
         program.file_bytes == 0 || program.file_bytes + delivery.bytes <= kFileBytesMax;
     const UniqueFd file = has_room ? file_with(delivery.pieces) : UniqueFd();
-    head.kind = local::Kind::message_in_file;
-    is_sent = file && send(program, head, {}, file.get());
+    Head of_file = head;
+    of_file.kind = local::Kind::message_in_file;
+    is_sent = file && send(program, of_file, {}, file.get());
     if (is_sent) program.file_bytes += delivery.bytes;
   }
   if (!is_sent) wait_for_room(program);

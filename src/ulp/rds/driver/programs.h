@@ -6,11 +6,15 @@
 #include <string>
 #include <vector>
 
+#include <sys/socket.h>
+
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "service/loop.h"
 #include "ulp/rds/broker.h"
 #include "ulp/rds/driver/fragment_pool.h"
+#include "ulp/rds/driver/grants.h"
+#include "ulp/rds/driver/transfers.h"
 #include "ulp/rds/local/protocol.h"
 
 namespace verbatim::ulp::rds {
@@ -18,9 +22,15 @@ namespace verbatim::ulp::rds {
 /// The sockets of programs: packets (local/protocol.h) to the broker's calls, and back.
 class Programs {
  public:
-  /// All outlive it but the broker, which `serve` names. `path`: where programs connect.
-  static Result<std::unique_ptr<Programs>> create(service::Loop& loop, FragmentPool& pool,
-                                                  const std::string& path);
+  /// All outlive it but the broker, which `serve` names.
+  struct Parts {
+    service::Loop& loop;
+    FragmentPool& pool;
+    Grants& grants;
+    Transfers& transfers;
+  };
+  /// `path`: where programs connect.
+  static Result<std::unique_ptr<Programs>> create(const Parts& parts, const std::string& path);
   ~Programs();
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
@@ -58,20 +68,27 @@ class Programs {
   struct Packet {
     local::Head head;
     std::size_t bytes = 0;  // After the head.
-    UniqueFd beside;
+    UniqueFd beside;        // Of a question: where the answer goes.
+    UniqueFd file;          // Beside that.
+    int process = 0;        // Who has sent it.
   };
-  Programs(service::Loop& loop, FragmentPool& pool, std::string path);
+  Programs(const Parts& parts, std::string path);
   Result<void> open();
   void accept_all();
   Result<void> admit(UniqueFd fd);
   void on_ready(SocketId id);
   bool read_one(Program& program);
   bool fill_spare();
+  static void take_beside(msghdr& message, Packet& packet);
   bool receive(Program& program, Packet& packet);
   void on_message(Program& program, const Packet& packet);
   Result<std::vector<Slice>> fragments_in(const Packet& packet);
+  Result<std::vector<Slice>> fragments_of_file(int file, std::uint32_t bytes);
   void on_question(Program& program, Packet& packet);
   Result<local::Answer> answer(Program& program, Packet& packet, std::vector<std::byte>& more);
+  std::vector<std::byte> rest_of(const Packet& packet) const;
+  Result<local::Answer> transmit(Program& program, Packet& packet);
+  Result<local::Answer> grant(Program& program, const Packet& packet);
   Result<local::Answer> set_option(Program& program, const local::Head& head);
   Result<local::Answer> get_option(Program& program, const local::Head& head);
   void wait_for_room(Program& program);
@@ -82,6 +99,8 @@ class Programs {
 
   service::Loop& loop_;
   FragmentPool& pool_;
+  Grants& grants_;
+  Transfers& transfers_;
   const std::string path_;
   Broker* broker_ = nullptr;
   UniqueFd listener_;

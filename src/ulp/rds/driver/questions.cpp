@@ -1,8 +1,10 @@
 // What programs ask of their sockets.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -115,6 +117,12 @@ Result<Answer> Programs::answer(Program& program, Packet& packet, std::vector<st
       if (more.size() > local::kAnswerBytesMax) more.resize(local::kAnswerBytesMax);
       return Answer{.value = lists->each};
     }
+    case Ask::transmit:
+      return transmit(program, packet);
+    case Ask::grant:
+      return grant(program, packet);
+    case Ask::end_grant:
+      return done(grants_.end(id, MemoryKey{static_cast<std::uint32_t>(head.value)}));
     case Ask::source_for:
       for (const SocketAddress& own : addresses_) {
         if (own.family() == address.family()) return named(own);
@@ -122,6 +130,63 @@ Result<Answer> Programs::answer(Program& program, Packet& packet, std::vector<st
       return refuse(EADDRNOTAVAIL, "the node has no address of this family");
   }
   return refuse(EINVAL, "no such question");
+}
+
+/// What follows a question; it was received into fragments.
+std::vector<std::byte> Programs::rest_of(const Packet& packet) const {
+  std::vector<std::byte> bytes(packet.bytes);
+  for (std::size_t at = 0, i = 0; at < bytes.size(); ++i) {
+    const std::size_t part = std::min<std::size_t>(kFragmentBytes, bytes.size() - at);
+    std::copy_n(spare_[i].data + Header::kSize, part,
+                bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    at += part;
+  }
+  return bytes;
+}
+
+/// A message with operations in the peer's memory, or that offers memory.
+Result<Answer> Programs::transmit(Program& program, Packet& packet) {
+  const std::vector<std::byte> bytes = rest_of(packet);
+  auto operations = transfers_.begin(packet.process, bytes);
+  if (!operations) return std::unexpected(operations.error());
+  const auto length = static_cast<std::uint32_t>(std::min<std::uint64_t>(packet.head.value, ~0u));
+  auto fragments = fragments_of_file(packet.file.get(), length);
+  local::Transmission head;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  const MemoryKey key{static_cast<std::uint32_t>(head.offered)};
+  if (fragments && head.offered != 0 && !grants_.has(program.socket, key)) {
+    pool_.give_back(*fragments);
+    fragments = refuse(EINVAL, fmt::format("key {:#x} is none of this socket's", raw(key)));
+  }
+  if (!fragments) {
+    transfers_.drop(*operations);
+    return std::unexpected(fragments.error());
+  }
+  const bool tells_errors = broker_->find(program.socket)->tells_errors;
+  for (Operation& one : *operations) one.tells_errors = tells_errors;
+  Parcel parcel{.bytes = length,
+                .fragments = std::move(*fragments),
+                .operations = std::move(*operations),
+                .is_silent = head.is_silent != 0 && length == 0 && head.operations > 0};
+  if (head.offered != 0) parcel.offered = {key, static_cast<std::uint32_t>(head.offered >> 32)};
+  std::vector<std::uint64_t> numbers;
+  for (const Operation& one : parcel.operations) numbers.push_back(one.number);
+  const auto sent = broker_->send(program.socket, from_local(packet.head.address),
+                                  std::move(parcel), loop_.now());
+  if (!sent) std::ranges::for_each(numbers, [&](std::uint64_t one) { transfers_.forget(one); });
+  return done(sent);
+}
+
+Result<Answer> Programs::grant(Program& program, const Packet& packet) {
+  const std::vector<std::byte> bytes = rest_of(packet);
+  local::Grant grant;
+  if (bytes.size() != sizeof grant) return refuse(EINVAL, "a grant of a wrong length");
+  if (broker_->find(program.socket)->own.empty())
+    return refuse(ENOTCONN, "the socket is not bound");
+  std::memcpy(&grant, bytes.data(), sizeof grant);
+  const auto granted = grants_.add(program.socket, packet.file.get(), grant);
+  if (!granted) return std::unexpected(granted.error());
+  return Answer{.value = local::cookie_of(raw(granted->key), granted->offset)};
 }
 
 Result<Answer> Programs::set_option(Program& program, const Head& head) {
@@ -146,6 +211,7 @@ Result<Answer> Programs::set_option(Program& program, const Head& head) {
       broker_->cancel(program.socket, from_local(head.address));
       return Answer{};
     case kReceiveErrors:
+      socket.tells_errors = head.value != 0;
       return Answer{};
     case kCongestionMonitor:
       socket.monitors = head.value != 0;
@@ -170,6 +236,8 @@ Result<Answer> Programs::get_option(Program& program, const Head& head) {
       return Answer{.value = socket.receive_limit};
     case local::kTypeOfService:
       return Answer{.value = socket.tos};
+    case kReceiveErrors:
+      return Answer{.value = socket.tells_errors ? 1u : 0u};
     case kTransport:
       // RDS_TRANS_NONE before it is bound, as in Linux.
       return Answer{.value = socket.own.empty() ? ~std::uint32_t{0} : kOverInfiniband};

@@ -4,7 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <span>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::size_t kPiecesMax = 1024;  // IOV_MAX
 
-/// One descriptor beside a packet.
+/// Descriptors beside a packet.
 union Beside {
   cmsghdr header;
-  std::array<char, CMSG_SPACE(sizeof(int))> bytes;
+  std::array<char, CMSG_SPACE(2 * sizeof(int))> bytes;
 };
 
 int fail(int error) {
@@ -28,14 +28,14 @@ int fail(int error) {
   return -1;
 }
 
-void put_beside(msghdr& message, Beside& beside, int fd) {
+void put_beside(msghdr& message, Beside& beside, std::span<const int> fds) {
   message.msg_control = beside.bytes.data();
-  message.msg_controllen = beside.bytes.size();
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
   cmsghdr* const header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  header->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
 }
 
 int taken_beside(msghdr& message) {
@@ -50,24 +50,6 @@ std::size_t total(const iovec* pieces, std::size_t count) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
   return bytes;
-}
-
-/// A file with the message. The caller closes it.
-int file_of(const iovec* pieces, std::size_t count) {
-  const int fd = memfd_create("verbatim-rds", MFD_CLOEXEC);
-  if (fd < 0) return -1;
-  off_t at = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t done = 0; done < pieces[i].iov_len;) {
-      const ssize_t written = pwrite(fd, static_cast<const char*>(pieces[i].iov_base) + done,
-                                     pieces[i].iov_len - done, at);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return calls().close(fd), fail(errno == EFAULT ? EFAULT : ENOBUFS);
-      done += static_cast<std::size_t>(written);
-      at += written;
-    }
-  }
-  return fd;
 }
 
 /// Fills the pieces from the file. Returns the bytes.
@@ -87,7 +69,8 @@ ssize_t read_file(int file, const iovec* pieces, std::size_t count) {
   return at;
 }
 
-int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count, int beside, int flags) {
+int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count,
+                std::span<const int> beside, int flags) {
   std::array<iovec, kPiecesMax + 1> all;
   all[0] = {&head, sizeof head};
   std::copy_n(pieces, count, all.begin() + 1);
@@ -95,7 +78,7 @@ int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count, int 
   msghdr message{};
   message.msg_iov = all.data();
   message.msg_iovlen = count + 1;
-  if (beside >= 0) put_beside(message, place, beside);
+  if (!beside.empty()) put_beside(message, place, beside);
   const ssize_t sent = calls().sendmsg(fd, &message, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
   if (sent >= 0) return 0;
   // The broker has ended.
@@ -103,6 +86,23 @@ int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count, int 
 }
 
 }  // namespace
+
+int file_of(const iovec* pieces, std::size_t count) {
+  const int fd = memfd_create("verbatim-rds", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  off_t at = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t done = 0; done < pieces[i].iov_len;) {
+      const ssize_t written = pwrite(fd, static_cast<const char*>(pieces[i].iov_base) + done,
+                                     pieces[i].iov_len - done, at);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return calls().close(fd), fail(errno == EFAULT ? EFAULT : ENOBUFS);
+      done += static_cast<std::size_t>(written);
+      at += written;
+    }
+  }
+  return fd;
+}
 
 Calls& calls() {
   static Calls all{.close = ::close};
@@ -132,13 +132,14 @@ bool is_socket(int fd, const std::string& path) {
 }
 
 ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, void* out,
-            std::size_t room, int* descriptor) {
+            std::size_t room, int* descriptor, int given) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
   Head head = question;
   head.kind = Kind::question;
   const iovec piece{const_cast<void*>(value), head.bytes};
-  const int sent = send_packet(fd, head, &piece, 1, ends[1], 0);
+  const std::array<int, 2> gone{ends[1], given};
+  const int sent = send_packet(fd, head, &piece, 1, std::span(gone).first(given < 0 ? 1 : 2), 0);
   calls().close(ends[1]);
   ssize_t got = -1;
   if (sent == 0) {
@@ -195,12 +196,12 @@ ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, 
   Head head{.kind = Kind::message, .bytes = static_cast<std::uint32_t>(bytes), .address = to};
   int result = 0;
   if (bytes <= kInlineBytesMax) {
-    result = send_packet(fd, head, pieces, count, -1, flags);
+    result = send_packet(fd, head, pieces, count, {}, flags);
   } else {
     const int file = file_of(pieces, count);
     if (file < 0) return -1;
     head.kind = Kind::message_in_file;
-    result = send_packet(fd, head, nullptr, 0, file, flags);
+    result = send_packet(fd, head, nullptr, 0, {&file, 1}, flags);
     const int error = errno;
     calls().close(file);
     errno = error;
@@ -236,7 +237,7 @@ ssize_t receive(int fd, const iovec* pieces, std::size_t count, int flags, Recei
     errno = error;
     if (copied < 0) return -1;
   }
-  if (head.kind == Kind::congestion) return 0;
+  if (head.kind == Kind::congestion || head.kind == Kind::notice) return 0;
   received.is_cut = static_cast<std::size_t>(copied) < head.bytes;
   return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(head.bytes) : copied;
 }

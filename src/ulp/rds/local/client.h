@@ -27,9 +27,9 @@ int open_socket(const std::string& path, int flags);
 bool is_socket(int fd, const std::string& path);
 
 /// A question and its answer. `out`, `room`: what follows the answer; returns how many bytes
-/// followed. `descriptor`: one that came beside it, or -1.
+/// followed. `descriptor`: one that came beside it, or -1. `given`: one to go beside the question.
 ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, void* out = nullptr,
-            std::size_t room = 0, int* descriptor = nullptr);
+            std::size_t room = 0, int* descriptor = nullptr, int given = -1);
 ssize_t ask(int fd, Ask what, Answer& answer);
 
 /// AF_INET and AF_INET6 alone; EINVAL.
@@ -40,6 +40,9 @@ void copy_name(const Address& from, sockaddr* to, socklen_t* length);
 
 /// `message`: as the program gives it, without flags. `to`: none (family 0) for the peer.
 ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, int flags);
+
+/// A file with all the pieces' bytes, or -1 (ENOBUFS, EFAULT). The caller closes it.
+int file_of(const iovec* pieces, std::size_t count);
 
 struct Received {
   Head head;

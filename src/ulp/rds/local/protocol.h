@@ -11,7 +11,7 @@
 /// and exec are the kernel's; all that belongs to it is the broker's.
 namespace verbatim::ulp::rds::local {
 
-inline constexpr std::uint32_t kMagic = 0x56724402;  // With the version of this file.
+inline constexpr std::uint32_t kMagic = 0x56724403;  // With the version of this file.
 /// Longer messages lie in a file beside the packet: one of 1 MiB fits into no socket.
 inline constexpr std::uint32_t kInlineBytesMax = 128 << 10;
 inline constexpr std::uint32_t kAnswerBytesMax = 128 << 10;
@@ -23,6 +23,7 @@ enum class Kind : std::uint16_t {
   message_in_file,  // A descriptor beside it.
   question,         // A socket beside it, for the answer.
   congestion,       // To programs: `value` says which ports are congested no more.
+  notice,           // To programs: the operation `value` (its token) is over, status `option`.
 };
 
 enum class Ask : std::uint16_t {
@@ -36,7 +37,13 @@ enum class Ask : std::uint16_t {
   info,         // `option`: RDS_INFO_*. Answer: `value` bytes in each element, and the elements.
   shared_page,  // Answer: a descriptor, to be mapped (`SharedPage`).
   source_for,   // Which of the node's addresses speaks with this one.
+  transmit,     // `Transmission`: a message of `value` bytes, in a file beside it, if any.
+  grant,        // `Grant`, and the file beside it. Answer: `value` is the cookie.
+  end_grant,    // `value`: a cookie.
 };
+
+/// What a message may bring along. Bits of `Head::brings`.
+enum Brings : std::uint32_t { kOffer = 1, kUsedKey = 2 };
 /// Of `set_option` and `get_option`, beside SOL_RDS's own.
 inline constexpr std::int32_t kSendBuffer = -1;
 inline constexpr std::int32_t kReceiveBuffer = -2;
@@ -58,7 +65,53 @@ struct Head {
   std::int32_t option = 0;
   std::uint64_t value = 0;
   Address address{.ipv6 = {}};  // Of the peer; none: where the socket is connected to.
+  std::uint32_t brings = 0;
+  std::uint32_t used_key = 0;  // The peer has used memory with this key.
+  std::uint32_t rest = 0;
+  std::uint64_t cookie = 0;  // Memory that the peer offers.
 };
+
+/// Bytes of a program's memory.
+struct Piece {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+inline constexpr std::size_t kOperationsMax = 2;
+inline constexpr std::size_t kLocalPiecesMax = 1024;  // UIO_MAXIOV
+
+enum OperationFlag : std::uint32_t { kFenced = 1, kTellsSuccess = 2 };
+/// A READ, a WRITE or an atomic operation; `pieces` of those that follow all of them are its own.
+struct OperationRecord {
+  std::uint32_t kind = 0;  // `Operation::Kind`
+  std::uint32_t flags = 0;
+  std::uint32_t key = 0;
+  std::uint32_t pieces = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t value = 0, compare = 0;
+  std::uint64_t token = 0;
+};
+/// Begins what follows the question `transmit`; then its operations, then all pieces.
+struct Transmission {
+  std::uint32_t operations = 0;
+  std::uint32_t pieces = 0;
+  std::uint64_t offered = 0;  // A cookie that `grant` has returned; 0: none.
+  std::uint32_t is_silent = 0;
+  std::uint32_t rest = 0;
+};
+
+/// Memory that a program has put into a file which cannot shrink.
+struct Grant {
+  std::uint64_t offset = 0;  // Of the first byte in the file.
+  std::uint64_t bytes = 0;
+  std::uint32_t is_written = 0;  // Peers may write.
+  std::uint32_t is_once = 0;     // It ends when a peer says that it has used it.
+};
+/// A cookie: the key, and where in its first page the memory begins. Addresses of peers begin
+/// there.
+constexpr std::uint64_t cookie_of(std::uint32_t key, std::uint32_t offset) {
+  return std::uint64_t{offset} << 32 | key;
+}
 
 /// To a question.
 struct Answer {
