@@ -54,11 +54,13 @@ Card::Card(service::Loop& loop, const CardOptions& options)
 Card::~Card() {
   loop_.remove(*this);
   if (clients_ != nullptr) unlink(options_.socket.c_str());
+  if (is_kept_) service::Keeper::end(options_.keeper);
 }
 
 Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOptions& options) {
   std::unique_ptr<Card> card(new Card(loop, options));
-  for (const auto step : {&Card::open_ports, &Card::listen, &Card::watch, &Card::attach_kernel}) {
+  for (const auto step :
+       {&Card::open_ports, &Card::listen, &Card::watch, &Card::attach_kernel, &Card::keep_ports}) {
     if (auto done = (card.get()->*step)(); !done) return std::unexpected(done.error());
   }
   card->switch_.emplace(TableLimits{.rules = options.rules}, random_seed());
@@ -71,14 +73,33 @@ std::string Card::port_name(std::size_t port) const {
   return port > options_.functions ? "pf" : fmt::format("vf{}", port - 1);
 }
 
+Result<Tap> Card::open_tap(const std::string& name, std::vector<service::Kept>& kept) {
+  const auto found = std::ranges::find(kept, name, &service::Kept::name);
+  if (found != kept.end()) {
+    if (auto adopted = Tap::adopt(std::move(found->fd), name)) return adopted;
+  }
+  return Tap::open(name);
+}
+
 Result<void> Card::open_ports() {
   const std::size_t last = options_.functions + (options_.is_dpu ? 1u : 0u);
+  auto kept = service::Keeper::ask(options_.keeper);
+  if (!kept) kept.emplace();  // No card was killed.
   for (std::size_t p = 0; p <= last; ++p) {
-    auto tap = Tap::open(options_.prefix + port_name(p));
+    auto tap = open_tap(options_.prefix + port_name(p), *kept);
     if (!tap) return std::unexpected(tap.error());
     ports_.push_back(Port{.tap = std::move(*tap)});
   }
   return {};
+}
+
+Result<void> Card::keep_ports() {
+  if (options_.keeper.empty()) return {};
+  std::vector<std::pair<std::string, int>> descriptors;
+  for (const Port& port : ports_) descriptors.emplace_back(port.tap.name(), port.tap.fd());
+  auto started = service::Keeper::start(options_.keeper, descriptors);
+  is_kept_ = started.has_value();
+  return started;
 }
 
 Result<void> Card::listen() {

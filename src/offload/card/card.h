@@ -16,6 +16,7 @@
 #include "offload/switch/edited_frame.h"
 #include "offload/switch/switch.h"
 #include "service/clients.h"
+#include "service/keeper.h"
 #include "service/loop.h"
 
 namespace verbatim::offload {
@@ -28,12 +29,13 @@ struct CardOptions {
   bool is_dpu = false;
   std::uint32_t rules = 1 << 20;
   std::string socket;  // Where a driver connects.
+  std::string keeper;  // Who holds the interfaces if the card is killed (service/keeper.h).
   std::string device;  // Of the kernel's driver, which then is the card's only one.
 };
 
 /// The card: its functions and its uplink are TAP interfaces, one thread forwards between them by
 /// the embedded switch. A driver brings rules, takes what they do not decide, and sends. The rules
-/// of a driver end with its connection.
+/// of a driver end with its connection. The interfaces end with the card, unless it is killed.
 class Card final : private service::Source {
  public:
   static Result<std::unique_ptr<Card>> create(service::Loop& loop, const CardOptions& options);
@@ -54,6 +56,8 @@ class Card final : private service::Source {
 
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
+  Result<Tap> open_tap(const std::string& name, std::vector<service::Kept>& kept);
+  Result<void> keep_ports();
   /// Of its interface, after the prefix.
   std::string port_name(std::size_t port) const;
   /// Of what the commands print.
@@ -94,6 +98,7 @@ class Card final : private service::Source {
   std::optional<KernelDevice> kernel_;
   bool has_delivered_ = false;  // Since the kernel's last interrupt.
   std::unique_ptr<Burst> burst_;
+  bool is_kept_ = false;  // A keeper has the interfaces.
   bool sleeps_ = false;
   TimeNs idle_since_ = kNever;
   std::uint64_t unedited_drops_ = 0;   // They lacked a header that their rule changes.
