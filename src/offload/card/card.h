@@ -14,6 +14,7 @@
 #include "offload/card/kernel_device.h"
 #include "offload/card/tap.h"
 #include "offload/switch/edited_frame.h"
+#include "offload/switch/meter.h"
 #include "offload/switch/switch.h"
 #include "service/clients.h"
 #include "service/keeper.h"
@@ -79,11 +80,17 @@ class Card final : private service::Source {
   void expel_driver();
 
   int execute(const vnic_command& command);
+  int execute_on_port(const vnic_command& command);
+  int set_meter(const vnic_meter& meter);
   int set_link(std::uint16_t port, bool is_up);
   std::size_t serve_port(std::uint16_t port);
-  void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
+  void handle(const Arrival& arrival, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);
-  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note);
+  bool has_to_be_cut(const Arrival& arrival, const Verdict& verdict);
+  template <typename Ask>
+  bool ask_meter(std::uint32_t id, Ask ask);
+  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note,
+                 bool has_met_meter);
   void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 
@@ -93,6 +100,8 @@ class Card final : private service::Source {
   std::unique_ptr<service::Clients> clients_;
   UniqueFd doorbell_;
   std::optional<Switch> switch_;
+  Meters meters_{VNIC_METERS_MAX};
+  TimeNs now_ = 0;  // Of this turn.
   std::unique_ptr<AttachedDriver> driver_;
   const service::Client* driver_client_ = nullptr;  // Null: the kernel, or there is no driver.
   std::optional<KernelDevice> kernel_;
