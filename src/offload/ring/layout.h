@@ -117,7 +117,8 @@ enum vnic_tunnel_kind {
 /* A tunnel, whose headers are vnic_rule.key's, and what is in it. */
 struct vnic_tunnel {
   __u8 kind; /* Mask: 0xff, or the rule asks for no tunnel. */
-  __u8 reserved[3];
+  __u8 reserved;
+  __u8 protocol[2]; /* EtherType of what is in it; 0x6558: a frame. */
   __u8 id[4]; /* In network byte order; VXLAN and Geneve: 24 bits. */
   struct vnic_match inner;
 };

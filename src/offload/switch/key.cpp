@@ -175,6 +175,7 @@ std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
   if (!header) return {};
   TunnelKey tunnel{.kind = header->header.kind};
   store_be(reinterpret_cast<std::byte*>(tunnel.id.data()), header->header.id);
+  store_be(reinterpret_cast<std::byte*>(tunnel.protocol.data()), header->header.protocol);
   const ByteSpan inside = frame.subspan(header->at + header->header.bytes);
   if (header->header.protocol != wire::kTypeTransparentEthernet) {
     if (!parse_packet(header->header.protocol, inside, tunnel.inner)) return {};
