@@ -72,8 +72,8 @@ bool Card::has_to_be_cut(const Arrival& arrival, const Verdict& verdict) {
   const Action& first = verdict.actions.front();
   if (meters == 0) return false;
   return meters != 1 || !meter(first.kind) || !ask_meter(first.value, [&](MeterCount& count) {
-    return meters_.pass_whole(first.value, arrival.packets, arrival.bytes, now_, count);
-  });
+           return meters_.pass_whole(first.value, arrival.packets, arrival.bytes, now_, count);
+         });
 }
 
 /// Adds what the meter has counted to what the driver sees.

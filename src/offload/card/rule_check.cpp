@@ -60,7 +60,8 @@ Result<void> add_more(const vnic_rule& rule, Rule& to) {
   }
   if (!checked.has_tunnel()) checked.tunnel = checked.tunnel_mask = {};
   for (const vnic_range& range : std::span(more.ranges).first(more.range_count)) {
-    const bool is_in_key = range.size != 0 && range.size <= 16 && range.at + range.size <= sizeof(Key);
+    const bool is_in_key =
+        range.size != 0 && range.size <= 16 && range.at + range.size <= sizeof(Key);
     if (!is_in_key) return refuse_rule(rule, "a range outside the key");
     if (range.is_inner != 0 && !checked.has_tunnel()) return refuse_rule(rule, "no tunnel");
     Range one{.is_inner = range.is_inner != 0, .at = range.at, .size = range.size};

@@ -32,8 +32,7 @@ const Conf& conf(const rte_flow_action& action) {
 bool meter(Port& port, std::uint32_t number, vnic_rule& rule) {
   const std::lock_guard lock(port.device->rules_lock);
   const auto found = port.meters.find(number);
-  return found != port.meters.end() &&
-         add(rule, VNIC_ACTION_METER, 0, found->second->wanted.id);
+  return found != port.meters.end() && add(rule, VNIC_ACTION_METER, 0, found->second->wanted.id);
 }
 
 /// The rules of a tunnel are in a group of its own.

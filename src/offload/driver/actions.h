@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+
 #include <rte_flow.h>
 
 #include "offload/driver/device.h"
@@ -9,9 +11,9 @@ namespace verbatim::offload::driver {
 constexpr std::uint16_t kGroups = 256;  // Of programs; tunnels have those above.
 
 /// What stands in the words of a tunnel's pattern or actions (tunnels.cpp); its argument is a
-/// Tunnel. No number of DPDK's.
-constexpr auto kTunnelAction = static_cast<rte_flow_action_type>(0x7e01);
-constexpr auto kTunnelItem = static_cast<rte_flow_item_type>(0x7e02);
+/// Tunnel. Numbers below 0 are a driver's own, for DPDK, whose type has no such number in C++.
+constexpr auto kTunnelAction = std::bit_cast<rte_flow_action_type>(-77);
+constexpr auto kTunnelItem = std::bit_cast<rte_flow_item_type>(-78);
 
 /// What actions say that is no part of the card's rule.
 struct Beside {

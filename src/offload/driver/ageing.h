@@ -20,12 +20,13 @@ struct Age {
   std::size_t place = 0;  // In the list.
 };
 
-/// The rules of a port that age. The time of a hit is that of the look that saw it. Not thread-safe.
+/// The rules of a port that age. The time of a hit is that of the look that saw it. Not
+/// thread-safe.
 class Ageing {
  public:
   Age* add(std::uint32_t rule, void* context, TimeNs timeout, std::uint64_t packets, TimeNs now) {
-    ages_.push_back(std::make_unique<Age>(
-        Age{rule, context, timeout, packets, now, false, ages_.size()}));
+    ages_.push_back(
+        std::make_unique<Age>(Age{rule, context, timeout, packets, now, false, ages_.size()}));
     return ages_.back().get();
   }
   void remove(Age* age) {

@@ -28,7 +28,8 @@ int translate(Port& port, const rte_flow_attr* attributes, const rte_flow_item* 
               const rte_flow_action* actions, vnic_rule& rule, Beside& beside,
               rte_flow_error* error) {
   if (attributes->egress != 0) return refuse_rule(error, ENOTSUP, attributes, "egress");
-  if (attributes->group >= kGroups) return refuse_rule(error, ENOTSUP, attributes, "group: 0 to 255");
+  if (attributes->group >= kGroups)
+    return refuse_rule(error, ENOTSUP, attributes, "group: 0 to 255");
   rule.port = port.index;
   rule.domain = attributes->transfer != 0 ? VNIC_DOMAIN_TRANSFER : VNIC_DOMAIN_INGRESS;
   rule.group = static_cast<std::uint16_t>(attributes->group);
@@ -62,7 +63,8 @@ bool insert(Port& port, vnic_command& command, rte_flow& flow, const Beside& bes
             rte_flow_error* error) {
   Device& device = *port.device;
   bool has_meters = true;
-  for_each_meter(device, command.rule, [&](const HeldMeter* meter) { has_meters &= meter != nullptr; });
+  for_each_meter(device, command.rule,
+                 [&](const HeldMeter* meter) { has_meters &= meter != nullptr; });
   if (!has_meters) return refuse_rule(error, ENOENT, nullptr, "the meter has ended") == 0;
   if (!device.rules.insert(*device.card(), command, flow)) {
     return refuse_rule(error, ENOSPC, nullptr, "the card's table is full") == 0;
@@ -177,7 +179,8 @@ int dump(rte_eth_dev* ethdev, rte_flow* flow, FILE* file, rte_flow_error*) {
 }
 
 int isolate(rte_eth_dev*, int set, rte_flow_error* error) {
-  return set == 0 ? 0 : refuse_rule(error, ENOTSUP, nullptr, "frames without a rule are software's");
+  return set == 0 ? 0
+                  : refuse_rule(error, ENOTSUP, nullptr, "frames without a rule are software's");
 }
 
 }  // namespace

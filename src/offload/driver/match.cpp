@@ -221,7 +221,8 @@ constexpr std::pair<rte_flow_item_type, Translate> kItems[] = {
 bool translate(const rte_flow_item& item, Taker& to) {
   if (item.type == RTE_FLOW_ITEM_TYPE_VOID || item.type == kTunnelItem) return true;
   if (item.spec == nullptr ? item.last != nullptr : item.mask == nullptr) return false;
-  const auto known = std::ranges::find(kItems, item.type, &std::pair<rte_flow_item_type, Translate>::first);
+  const auto known =
+      std::ranges::find(kItems, item.type, &std::pair<rte_flow_item_type, Translate>::first);
   return known != std::end(kItems) && known->second(item, to) && !to.has_failed();
 }
 

@@ -123,8 +123,7 @@ int delete_policy(rte_eth_dev* ethdev, std::uint32_t id, rte_mtr_error* error) {
   return 0;
 }
 
-int create(rte_eth_dev* ethdev, std::uint32_t id, rte_mtr_params* said, int,
-           rte_mtr_error* error) {
+int create(rte_eth_dev* ethdev, std::uint32_t id, rte_mtr_params* said, int, rte_mtr_error* error) {
   constexpr auto kType = RTE_MTR_ERROR_TYPE_MTR_PARAMS;
   if (said->use_prev_mtr_color != 0) return refuse_meter(error, ENOTSUP, kType, "color-blind mode");
   Port& port = port_of(ethdev);

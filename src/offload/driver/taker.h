@@ -93,7 +93,7 @@ class Taker {
  private:
   static bool has_bits(const void* value, const void* mask, std::size_t size) {
     const auto *const a = static_cast<const std::uint8_t*>(value),
-               *const b = static_cast<const std::uint8_t*>(mask);
+                      *const b = static_cast<const std::uint8_t*>(mask);
     for (std::size_t i = 0; i < size; ++i) {
       if ((a[i] & b[i]) != 0) return true;
     }

@@ -25,7 +25,7 @@
 #define VNIC_RANGES_MAX 4u
 #define VNIC_GROUPS_MAX 512u
 #define VNIC_METERS_MAX 1024u
-#define VNIC_COLORS 3u /* Green, yellow, red. */
+#define VNIC_COLORS 3u   /* Green, yellow, red. */
 #define VNIC_SPREAD 128u /* Entries of the table that spreads what is received over queues. */
 #define VNIC_CACHE_LINE 64
 
@@ -91,9 +91,10 @@ enum vnic_action_kind {
   /* value: bytes of a header, Ethernet to the tunnel's own, that is put before the frame. The card
    * fills in lengths, IPv4's checksum, and UDP's source port if it is zero. */
   VNIC_ACTION_ENCAPSULATE = 18,
-  VNIC_ACTION_HEADER = 19,      /* Follows it: bytes has 16 of the header, the last one the rest. */
-  VNIC_ACTION_DECAPSULATE = 20, /* value: bytes that are taken away; 0: all before a tunnel's frame. */
-  VNIC_ACTION_METER = 21,       /* value: a meter, which drops the frame or not. */
+  VNIC_ACTION_HEADER = 19, /* Follows it: bytes has 16 of the header, the last one the rest. */
+  VNIC_ACTION_DECAPSULATE =
+      20,                 /* value: bytes that are taken away; 0: all before a tunnel's frame. */
+  VNIC_ACTION_METER = 21, /* value: a meter, which drops the frame or not. */
 };
 
 struct vnic_action {
@@ -119,7 +120,7 @@ struct vnic_tunnel {
   __u8 kind; /* Mask: 0xff, or the rule asks for no tunnel. */
   __u8 reserved;
   __u8 protocol[2]; /* EtherType of what is in it; 0x6558: a frame. */
-  __u8 id[4]; /* In network byte order; VXLAN and Geneve: 24 bits. */
+  __u8 id[4];       /* In network byte order; VXLAN and Geneve: 24 bits. */
   struct vnic_match inner;
 };
 
@@ -177,11 +178,11 @@ struct vnic_meter {
 
 enum vnic_operation {
   VNIC_INSERT = 1,
-  VNIC_ERASE = 2,    /* rule.id */
-  VNIC_START = 3,    /* rule.port: frames may be put into its rings. */
-  VNIC_STOP = 4,     /* rule.port: the card touches no buffer of it any more. */
-  VNIC_SET_MAC = 5,  /* rule.port; rule.actions[0].bytes: of the function's interface. */
-  VNIC_SET_LINK = 6, /* rule.port; rule.actions[0].value: 0 is down. */
+  VNIC_ERASE = 2,       /* rule.id */
+  VNIC_START = 3,       /* rule.port: frames may be put into its rings. */
+  VNIC_STOP = 4,        /* rule.port: the card touches no buffer of it any more. */
+  VNIC_SET_MAC = 5,     /* rule.port; rule.actions[0].bytes: of the function's interface. */
+  VNIC_SET_LINK = 6,    /* rule.port; rule.actions[0].value: 0 is down. */
   VNIC_SET_METER = 7,   /* meter: a new one, or other rates for one that is there. */
   VNIC_CLEAR_METER = 8, /* meter.id; rules that name it let everything pass. */
 };
@@ -257,8 +258,9 @@ static inline __u64 vnic_region_bytes(__u32 rules_max) {
 /* How much of a rule is used: its rest need not be copied. */
 static inline unsigned long vnic_rule_bytes(const struct vnic_rule* rule) {
   if (rule->has_more || rule->action_count > VNIC_ACTIONS_MAX) return sizeof *rule;
-  return (unsigned long)((const char*)(rule->actions + (rule->action_count ? rule->action_count : 1)) -
-                         (const char*)rule);
+  return (
+      unsigned long)((const char*)(rule->actions + (rule->action_count ? rule->action_count : 1)) -
+                     (const char*)rule);
 }
 
 /* Each message of the socket (SOCK_SEQPACKET) begins with this. */

@@ -68,7 +68,7 @@ std::string layer_two(const Layers& of) {
                      field(of, "src", key.source_mac, mask.source_mac, mac);
   if ((mask.vlan_tag[0] & kTagPresent) != 0) text += fmt::format(" has_vlan is {:d}", is_tagged);
   if (!is_tagged) return text + field(of, "type", key.ether_type, mask.ether_type, number);
-  const auto tag_of = [](const __u8 (&tag)[2]) {
+  const auto tag_of = [](const __u8(&tag)[2]) {
     return std::array<std::uint8_t, 2>{static_cast<std::uint8_t>(tag[0] & ~kTagPresent), tag[1]};
   };
   text += field(of, "type", key.vlan_protocol, mask.vlan_protocol, number) + " / vlan";
@@ -82,14 +82,14 @@ std::string layer_three(const Layers& of) {
   const bool is_ipv6 = key.ether_type[0] == 0x86 && key.ether_type[1] == 0xdd;
   if (!is_ipv4 && !is_ipv6) return {};
   const std::size_t size = is_ipv4 ? 4 : 16;
-  const auto part = [&](const __u8 (&all)[16]) { return Bytes(all).first(size); };
+  const auto part = [&](const __u8(&all)[16]) { return Bytes(all).first(size); };
   std::string text = is_ipv4 ? " / ipv4" : " / ipv6";
-  text += field(of, "src", part(key.source_ip), part(mask.source_ip), address) +
-          field(of, "dst", part(key.destination_ip), part(mask.destination_ip), address) +
-          field(of, "proto", one(key.protocol), one(mask.protocol), number) +
-          field(of, is_ipv4 ? "tos" : "tc", one(key.traffic_class), one(mask.traffic_class),
-                number) +
-          field(of, is_ipv4 ? "ttl" : "hop", one(key.hop_limit), one(mask.hop_limit), number);
+  text +=
+      field(of, "src", part(key.source_ip), part(mask.source_ip), address) +
+      field(of, "dst", part(key.destination_ip), part(mask.destination_ip), address) +
+      field(of, "proto", one(key.protocol), one(mask.protocol), number) +
+      field(of, is_ipv4 ? "tos" : "tc", one(key.traffic_class), one(mask.traffic_class), number) +
+      field(of, is_ipv4 ? "ttl" : "hop", one(key.hop_limit), one(mask.hop_limit), number);
   if (mask.fragment != 0) text += fmt::format(" fragment {}/{}", key.fragment, mask.fragment);
   return text;
 }
@@ -103,7 +103,7 @@ std::string layer_four(const Layers& of) {
                                                           : nullptr;
   if (name == nullptr || mask.protocol != 0xff) return {};
   const bool is_icmp = key.protocol == IPPROTO_ICMP;
-  const auto skip = [&](const __u8 (&all)[2]) { return Bytes(all).subspan(is_icmp ? 1 : 0); };
+  const auto skip = [&](const __u8(&all)[2]) { return Bytes(all).subspan(is_icmp ? 1 : 0); };
   return fmt::format(" / {}", name) +
          field(of, is_icmp ? "type" : "src", skip(key.source_port), skip(mask.source_port),
                number) +
@@ -185,11 +185,10 @@ std::string text_of(const vnic_action& action) {
 
 std::string text_of(const vnic_rule& rule) {
   const Layers own{rule.key, rule.mask, rule, false};
-  std::string text =
-      fmt::format("flow create {} group {} priority {} {} pattern {}{} / end actions count",
-                  std::uint16_t{rule.port}, std::uint16_t{rule.group}, std::uint32_t{rule.priority},
-                  rule.domain == VNIC_DOMAIN_INGRESS ? "ingress" : "transfer", layers(own),
-                  tunnel(rule));
+  std::string text = fmt::format(
+      "flow create {} group {} priority {} {} pattern {}{} / end actions count",
+      std::uint16_t{rule.port}, std::uint16_t{rule.group}, std::uint32_t{rule.priority},
+      rule.domain == VNIC_DOMAIN_INGRESS ? "ingress" : "transfer", layers(own), tunnel(rule));
   for (const vnic_action& action : std::span(rule.actions).first(rule.action_count)) {
     if (action.kind == VNIC_ACTION_DECAPSULATE && action.value == 0) {
       text += " / vxlan_decap";

@@ -164,8 +164,8 @@ void FlowTable::find(std::span<const Key> keys, Tunnels tunnels, std::span<std::
   }
   std::array<std::uint8_t, kBatch> searched{};
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const bool is_known = entries[i] != nullptr && entries[i]->id != kNoRule &&
-                          is_valid(*entries[i], keys[i]);
+    const bool is_known =
+        entries[i] != nullptr && entries[i]->id != kNoRule && is_valid(*entries[i], keys[i]);
     found[i] = is_known ? entries[i]->id : kNoRule;
     if (!is_known) batch.open[batch.open_count++] = static_cast<std::uint8_t>(i);
   }

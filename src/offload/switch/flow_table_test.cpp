@@ -122,7 +122,8 @@ std::shared_ptr<const MoreMatch> some_more(sim::Random& random) {
     if (random.chance(0.5)) more.tunnel_mask.id.fill(0xff);
     more.tunnel_mask.inner = some_mask(random);
   }
-  for (std::uint64_t i = random.below(3); i > 0; --i) more.ranges.push(some_range(random, has_tunnel));
+  for (std::uint64_t i = random.below(3); i > 0; --i)
+    more.ranges.push(some_range(random, has_tunnel));
   if (!has_tunnel && more.ranges.empty()) return nullptr;
   return std::make_shared<const MoreMatch>(more);
 }
@@ -210,8 +211,11 @@ TEST(FlowTable, RulesThatDifferInTheirRangesAlone) {
   for (std::uint8_t i = 0; i < 10; ++i) {
     Rule rule{.id = i};
     MoreMatch more;
-    more.ranges.push({.at = offsetof(Key, destination_port), .size = 2, .mask = {0xff, 0xff},
-                      .low = {i, 0}, .high = {i, 0x7f}});
+    more.ranges.push({.at = offsetof(Key, destination_port),
+                      .size = 2,
+                      .mask = {0xff, 0xff},
+                      .low = {i, 0},
+                      .high = {i, 0x7f}});
     rule.more = std::make_shared<const MoreMatch>(more);
     rule.actions.push({.kind = ActionKind::kDrop});
     ASSERT_TRUE(table.insert(rule));

@@ -129,12 +129,13 @@ struct FoundTunnel {
 
 /// `key`: of this frame, which so is well-formed up to its ports.
 std::optional<FoundTunnel> tunnel_header_of(ByteSpan frame, const Key& key) {
-  const std::uint16_t type = load_be<std::uint16_t>(std::as_bytes(std::span(key.ether_type)).data());
+  const std::uint16_t type =
+      load_be<std::uint16_t>(std::as_bytes(std::span(key.ether_type)).data());
   const bool is_ip = type == kTypeIpv4 || type == kTypeIpv6;
   const bool is_udp = key.protocol == IPPROTO_UDP;
   if (!is_ip || key.fragment != kNoFragment || (!is_udp && key.protocol != IPPROTO_GRE)) return {};
-  const std::size_t ip = wire::kEthernetHeaderBytes +
-                         ((key.vlan_tag[0] & kTagPresent) != 0 ? wire::kVlanTagBytes : 0);
+  const std::size_t ip =
+      wire::kEthernetHeaderBytes + ((key.vlan_tag[0] & kTagPresent) != 0 ? wire::kVlanTagBytes : 0);
   Key again;
   const ByteSpan packet = frame.subspan(ip);
   std::size_t at = ip + (type == kTypeIpv4 ? parse_ipv4(packet, again) : parse_ipv6(packet, again));

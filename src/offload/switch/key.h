@@ -50,8 +50,8 @@ struct alignas(std::uint64_t) TunnelKey {
   wire::TunnelKind kind = wire::TunnelKind::kNone;
   std::uint8_t reserved = 0;
   std::array<std::uint8_t, 2> protocol{};  // EtherType of what is in it; 0x6558: a frame.
-  std::array<std::uint8_t, 4> id{};  // VXLAN, Geneve: 24 bits; GRE: the key, 0 without one.
-  Key inner;                         // Without port and group; IP in GRE: without MACs.
+  std::array<std::uint8_t, 4> id{};        // VXLAN, Geneve: 24 bits; GRE: the key, 0 without one.
+  Key inner;                               // Without port and group; IP in GRE: without MACs.
   friend bool operator==(const TunnelKey&, const TunnelKey&) = default;
 };
 

@@ -17,7 +17,7 @@ struct MeterProfile {
     kTwoRate,     // RFC 2698: the other bucket is the peak's, and every packet takes from both.
   };
   Algorithm algorithm = Algorithm::kSingleRate;
-  bool counts_packets = false;      // Rates and bursts are in packets, not in bytes.
+  bool counts_packets = false;                    // Rates and bursts are in packets, not in bytes.
   std::array<bool, 3> drops{false, false, true};  // By color.
   std::uint64_t committed_rate = 0;               // A second.
   std::uint64_t peak_rate = 0;                    // Of kTwoRate.

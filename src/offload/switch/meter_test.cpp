@@ -34,9 +34,7 @@ class PlainMeter {
   }
 
  private:
-  bool is_due(std::uint64_t rate) const {
-    return rate != 0 && (last_ + 1) % (kSecond / rate) == 0;
-  }
+  bool is_due(std::uint64_t rate) const { return rate != 0 && (last_ + 1) % (kSecond / rate) == 0; }
   void tick() {
     if (is_due(profile_.committed_rate)) {
       if (committed_ < profile_.committed_burst) {
@@ -116,7 +114,8 @@ TEST(Meters, DropByColorAndCount) {
   MeterCount count;
   EXPECT_TRUE(meters.pass(1, 100, 0, count)) << "there is no such meter";
   EXPECT_FALSE(meters.set(2, {}, 0));
-  ASSERT_TRUE(meters.set(1, {.drops = {false, true, true}, .committed_burst = 100, .other_burst = 100}, 0));
+  ASSERT_TRUE(
+      meters.set(1, {.drops = {false, true, true}, .committed_burst = 100, .other_burst = 100}, 0));
   EXPECT_TRUE(meters.pass(1, 100, 0, count));
   EXPECT_FALSE(meters.pass(1, 100, 0, count));
   EXPECT_FALSE(meters.pass(1, 60, 0, count));

@@ -51,8 +51,7 @@ class Switch {
       Verdict& verdict = verdicts[batch.origin[i]];
       verdict.hash = batch.hash(i, seed_);
       follow(batch.keys[i], batch.tunnels.empty() ? nullptr : batch.tunnels[i], batch.found[i],
-             verdict,
-             [&](std::uint32_t id) { count(id, arrivals[batch.origin[i]]); });
+             verdict, [&](std::uint32_t id) { count(id, arrivals[batch.origin[i]]); });
     }
   }
 

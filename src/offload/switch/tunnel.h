@@ -19,7 +19,7 @@ void finish_tunnel_header(MutableByteSpan frame, std::size_t header_bytes, std::
 
 /// The headers before what is in a tunnel.
 struct TunnelHeaders {
-  std::size_t bytes = 0;            // 0: it is no packet of a tunnel.
+  std::size_t bytes = 0;          // 0: it is no packet of a tunnel.
   std::uint16_t packet_type = 0;  // What follows is no frame, but a packet of this type.
 };
 /// Any UDP datagram that is not to Geneve's port counts as VXLAN.

@@ -20,8 +20,7 @@ TEST(Tunnel, RFC7348_Vxlan) {
 }
 
 TEST(Tunnel, RFC8926_GeneveWithOptions) {
-  const auto packet =
-      bytes({0x02, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const auto packet = bytes({0x02, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(decode_geneve(packet), (TunnelHeader{TunnelKind::kGeneve, 42, 0x6558, 16}));
   EXPECT_FALSE(decode_geneve(bytes({0x42, 0, 0x65, 0x58, 0, 0, 42, 0}))) << "version 1";
   EXPECT_FALSE(decode_geneve(bytes({0x00, 0x80, 0x65, 0x58, 0, 0, 42, 0}))) << "control";
