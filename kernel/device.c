@@ -17,7 +17,7 @@ static_assert(sizeof(struct vnic_match) == 64 && sizeof(struct vnic_descriptor) 
 static struct nic_card* the_card; /* One for each machine. */
 
 static u64 region_bytes(u32 rules) {
-  return PAGE_ALIGN(sizeof(struct vnic_region) + rules * (u64)sizeof(struct vnic_counter));
+  return PAGE_ALIGN(vnic_region_bytes(rules));
 }
 
 static int device_open(struct inode* inode, struct file* file) {

@@ -4,6 +4,7 @@ set-up gets a sentence that says what to do."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,35 @@ class Card(unittest.TestCase):
         self.assertFalse(os.path.exists(card["socket"]))
         links = subprocess.run(["ip", "-br", "link"], text=True, check=True, capture_output=True).stdout
         self.assertNotIn("tvf0", links)
+
+    def links(self):
+        told = subprocess.run(["ip", "-j", "link"], text=True, check=True, capture_output=True).stdout
+        return {link["ifname"]: (link["ifindex"], "NO-CARRIER" not in link["flags"]) for link in json.loads(told)}
+
+    def kill(self):
+        os.kill(json.loads(verbatim("show", "--json").stdout)["process"], signal.SIGKILL)
+
+    def test_interfaces_outlive_a_card_that_is_killed(self):
+        self.assertEqual(verbatim("up", "--vfs", "2", "--prefix", "t").returncode, 0)
+        subprocess.run(["ip", "link", "set", "tvf0", "name", "moved", "up"], check=True)
+        before = self.links()
+        self.kill()
+        self.assertEqual(self.links(), before)
+        self.assertEqual(verbatim("up", "--vfs", "2", "--prefix", "t").returncode, 0)
+        self.assertEqual(self.links(), before)
+        self.kill()  # The next one needs fewer: the others end.
+        self.assertEqual(verbatim("up", "--vfs", "1", "--prefix", "t").returncode, 0)
+        self.assertEqual(self.links().keys(), before.keys() - {"tvf1"})
+        self.kill()
+        self.assertEqual(verbatim("down").returncode, 0)
+        self.assertFalse({"tup", "moved"} & self.links().keys())
+
+    def test_an_interface_that_was_deleted_is_made_anew(self):
+        self.assertEqual(verbatim("up", "--vfs", "1", "--prefix", "t").returncode, 0)
+        self.kill()
+        subprocess.run(["ip", "link", "del", "tvf0"], check=True)
+        self.assertEqual(verbatim("up", "--vfs", "1", "--prefix", "t").returncode, 0)
+        self.assertIn("tvf0", self.links())
 
     def test_a_second_card_needs_other_names(self):
         self.assertEqual(verbatim("up", "--vfs", "1").returncode, 0)

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/nic/commands.h"
 #include "service/control.h"
+#include "service/keeper.h"
 #include "service/launch.h"
 
 namespace verbatim::cli::nic {
@@ -15,7 +16,8 @@ namespace {
 
 constexpr const char* kExamples =
     "Returns when the card serves. Its interfaces may be moved into network namespaces:\n"
-    "the card keeps them. Needs CAP_NET_ADMIN: root, or namespaces of your own.\n"
+    "the card keeps them, and one in the place of a card that was killed takes them\n"
+    "over. Needs CAP_NET_ADMIN: root, or namespaces of your own.\n"
     "\n"
     "Examples:\n"
     "  verbatim nic up\n"
@@ -92,8 +94,13 @@ void add_down(CLI::App& nic, int& exit_status) {
   command->footer("Examples:\n  verbatim nic down");
   command->callback([name, &exit_status] {
     const auto ended = service::end({.kind = "nic", .name = *name});
-    if (!ended) fmt::print(stderr, "verbatim nic down: {}\n", ended.error().text);
-    exit_status = ended ? 0 : kExitFailure;
+    // A card that was killed has left its interfaces.
+    const auto keeper = service::Keeper::path_of({.kind = "nic", .name = *name});
+    const bool had_keeper = keeper && service::Keeper::end(*keeper);
+    if (!ended && !had_keeper) {
+      fmt::print(stderr, "verbatim nic down: {}\n", ended.error().text);
+    }
+    exit_status = ended || had_keeper ? 0 : kExitFailure;
   });
 }
 

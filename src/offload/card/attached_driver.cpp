@@ -1,6 +1,8 @@
 #include "offload/card/attached_driver.h"
 
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,7 +11,7 @@ namespace verbatim::offload {
 
 Result<std::unique_ptr<AttachedDriver>> AttachedDriver::create(std::uint16_t ports,
                                                                std::uint32_t rules) {
-  const std::uint64_t bytes = sizeof(vnic_region) + rules * std::uint64_t{sizeof(vnic_counter)};
+  const std::uint64_t bytes = vnic_region_bytes(rules);
   UniqueFd file(memfd_create("verbatim-nic", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ftruncate(file.get(), static_cast<off_t>(bytes)) < 0) {
     return refuse_errno("memory for a driver's rings");
@@ -51,12 +53,27 @@ void AttachedDriver::start(std::uint16_t port) {
   const vnic_port& shared = region_->ports[port];
   started.receive_queues = std::clamp(relaxed(shared.receive_queues), 1u, VNIC_QUEUES_MAX);
   started.send_queues = std::clamp(relaxed(shared.send_queues), 1u, VNIC_QUEUES_MAX);
+  started.has_spread = relaxed(shared.has_spread) != 0;
+  for (std::size_t i = 0; i < started.spread.size(); ++i) {
+    started.spread[i] =
+        static_cast<std::uint8_t>(relaxed(shared.spread[i]) % started.receive_queues);
+  }
   for (Ring& ring : started.receive) ring.is_broken = false;
   for (Ring& ring : started.send) ring.is_broken = false;
 }
 
 void AttachedDriver::stop(std::uint16_t port) {
   ports_[port].receive_queues = ports_[port].send_queues = 0;
+}
+
+const vnic_command& AttachedDriver::copy_of(const vnic_command& shared) {
+  constexpr std::size_t kHead = offsetof(vnic_command, rule) + offsetof(vnic_rule, actions);
+  const auto* const from = reinterpret_cast<const std::byte*>(&shared);
+  auto* const to = reinterpret_cast<std::byte*>(&command_);
+  std::memcpy(to, from, kHead);
+  const std::size_t used = offsetof(vnic_command, rule) + vnic_rule_bytes(&command_.rule);
+  std::memcpy(to + kHead, from + kHead, used - kHead);
+  return command_;
 }
 
 std::uint32_t AttachedDriver::waiting(Ring& ring) {

@@ -34,6 +34,9 @@ class AttachedDriver {
   int region_file() const { return file_.get(); }
   std::uint64_t region_bytes() const { return bytes_; }
   vnic_counter& counter(std::uint32_t id) const { return vnic_counters(region_)[id]; }
+  vnic_meter_counter& meter_counter(std::uint32_t id) const {
+    return vnic_meter_counters(region_)[id];
+  }
   PacketMemory& memory() { return memory_; }
 
   /// Calls `execute` for each command, at most kBurst; its result is what the driver finds.
@@ -74,8 +77,12 @@ class AttachedDriver {
     std::array<Ring, VNIC_QUEUES_MAX> send;
     std::uint32_t receive_queues = 0;  // 0: stopped.
     std::uint32_t send_queues = 0;
+    bool has_spread = false;
+    std::array<std::uint8_t, VNIC_SPREAD> spread{};
   };
   AttachedDriver(UniqueFd file, vnic_region* region, std::uint64_t bytes, std::uint16_t ports);
+  /// The driver may write on. Copies what is used.
+  const vnic_command& copy_of(const vnic_command& shared);
   /// Returns how many descriptors wait.
   std::uint32_t waiting(Ring& ring);
 
@@ -85,6 +92,7 @@ class AttachedDriver {
   const std::uint16_t port_count_;
   std::unique_ptr<Port[]> ports_;
   PacketMemory memory_;
+  vnic_command command_{};  // The one that is executed.
   std::uint32_t commands_done_ = 0;
   bool commands_are_broken_ = false;
   std::uint64_t faults_ = 0;
@@ -103,7 +111,7 @@ std::size_t AttachedDriver::take_commands(Execute execute) {
   const std::size_t taken = std::min<std::size_t>(waiting, kBurst);
   for (std::size_t i = 0; i < taken; ++i) {
     vnic_command& shared = region_->commands[commands_done_ % VNIC_COMMANDS];
-    const vnic_command command = shared;  // The driver may write on.
+    const vnic_command& command = copy_of(shared);
     const int result = execute(command);
     if (result != 0) {
       ++commands_refused_;
@@ -120,7 +128,7 @@ bool AttachedDriver::deliver(std::uint16_t port, std::uint32_t hash, std::uint32
                              Write write) {
   Port& to = ports_[port];
   if (to.receive_queues == 0) return false;
-  Ring& ring = to.receive[hash % to.receive_queues];
+  Ring& ring = to.receive[to.has_spread ? to.spread[hash % VNIC_SPREAD] : hash % to.receive_queues];
   if (waiting(ring) == 0) return false;
   vnic_descriptor& shared = ring.shared->slots[ring.done % VNIC_SLOTS];
   const vnic_descriptor posted = shared;

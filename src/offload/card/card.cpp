@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "offload/card/burst.h"
 #include "offload/card/rule_check.h"
 #include "service/folder.h"
 
@@ -35,30 +36,19 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
-struct Card::Burst {
-  std::array<std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax>, Switch::kBatch> rooms;
-  MutableByteSpan room(std::size_t i) {
-    return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);
-  }
-  /// For a packet that is cut from a large frame.
-  MutableByteSpan packet_room() { return MutableByteSpan(packet).subspan(EditedFrame::kHeadroom); }
-  std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax> packet;
-  std::array<FrameNote, Switch::kBatch> notes;
-  std::array<Arrival, Switch::kBatch> arrivals;
-  std::array<Verdict, Switch::kBatch> verdicts;
-};
-
 Card::Card(service::Loop& loop, const CardOptions& options)
     : loop_(loop), options_(options), burst_(std::make_unique_for_overwrite<Burst>()) {}
 
 Card::~Card() {
   loop_.remove(*this);
   if (clients_ != nullptr) unlink(options_.socket.c_str());
+  if (is_kept_) service::Keeper::end(options_.keeper);
 }
 
 Result<std::unique_ptr<Card>> Card::create(service::Loop& loop, const CardOptions& options) {
   std::unique_ptr<Card> card(new Card(loop, options));
-  for (const auto step : {&Card::open_ports, &Card::listen, &Card::watch, &Card::attach_kernel}) {
+  for (const auto step :
+       {&Card::open_ports, &Card::listen, &Card::watch, &Card::attach_kernel, &Card::keep_ports}) {
     if (auto done = (card.get()->*step)(); !done) return std::unexpected(done.error());
   }
   card->switch_.emplace(TableLimits{.rules = options.rules}, random_seed());
@@ -71,14 +61,33 @@ std::string Card::port_name(std::size_t port) const {
   return port > options_.functions ? "pf" : fmt::format("vf{}", port - 1);
 }
 
+Result<Tap> Card::open_tap(const std::string& name, std::vector<service::Kept>& kept) {
+  const auto found = std::ranges::find(kept, name, &service::Kept::name);
+  if (found != kept.end()) {
+    if (auto adopted = Tap::adopt(std::move(found->fd), name)) return adopted;
+  }
+  return Tap::open(name);
+}
+
 Result<void> Card::open_ports() {
   const std::size_t last = options_.functions + (options_.is_dpu ? 1u : 0u);
+  auto kept = service::Keeper::ask(options_.keeper);
+  if (!kept) kept.emplace();  // No card was killed.
   for (std::size_t p = 0; p <= last; ++p) {
-    auto tap = Tap::open(options_.prefix + port_name(p));
+    auto tap = open_tap(options_.prefix + port_name(p), *kept);
     if (!tap) return std::unexpected(tap.error());
     ports_.push_back(Port{.tap = std::move(*tap)});
   }
   return {};
+}
+
+Result<void> Card::keep_ports() {
+  if (options_.keeper.empty()) return {};
+  std::vector<std::pair<std::string, int>> descriptors;
+  for (const Port& port : ports_) descriptors.emplace_back(port.tap.name(), port.tap.fd());
+  auto started = service::Keeper::start(options_.keeper, descriptors);
+  is_kept_ = started.has_value();
+  return started;
 }
 
 Result<void> Card::listen() {
@@ -184,6 +193,7 @@ void Card::on_gone(const service::Client& client) {
       switch_->table().size());
   driver_client_ = nullptr;
   driver_.reset();
+  meters_ = Meters(VNIC_METERS_MAX);
   switch_.emplace(TableLimits{.rules = options_.rules}, random_seed());
 }
 
@@ -209,6 +219,7 @@ void Card::try_to_sleep() {
 }
 
 void Card::on_time(TimeNs now) {
+  now_ = now;
   for (int round = 0; round < kRoundsInATurn; ++round) {
     if (work() != 0) {
       idle_since_ = kNever;
@@ -247,7 +258,6 @@ std::size_t Card::work() {
 
 int Card::execute(const vnic_command& command) {
   const vnic_rule& rule = command.rule;
-  const auto has_port = [&] { return rule.port < ports_.size(); };
   switch (command.operation) {
     case VNIC_INSERT: {
       const auto checked = rule_of(rule, static_cast<std::uint16_t>(ports_.size()));
@@ -257,123 +267,42 @@ int Card::execute(const vnic_command& command) {
     }
     case VNIC_ERASE:
       return switch_->erase(rule.id) ? 0 : -ENOENT;
+    case VNIC_SET_METER:
+      return set_meter(command.meter);
+    case VNIC_CLEAR_METER:
+      return meters_.clear(command.meter.id) ? 0 : -ENOENT;
+    default:
+      return rule.port < ports_.size() ? execute_on_port(command) : -EINVAL;
+  }
+}
+
+int Card::execute_on_port(const vnic_command& command) {
+  const vnic_rule& rule = command.rule;
+  switch (command.operation) {
     case VNIC_START:
-      if (!has_port()) return -EINVAL;
       driver_->start(rule.port);
       return 0;
     case VNIC_STOP:
-      if (!has_port()) return -EINVAL;
       driver_->stop(rule.port);
       return 0;
     case VNIC_SET_MAC:
-      if (!has_port()) return -EINVAL;
       return -ports_[rule.port].tap.set_mac(std::span(rule.actions[0].bytes).first<6>());
     case VNIC_SET_LINK:
-      if (!has_port()) return -EINVAL;
       return set_link(rule.port, rule.actions[0].value != 0);
     default:
       return -EOPNOTSUPP;
   }
 }
 
+int Card::set_meter(const vnic_meter& meter) {
+  const auto profile = profile_of(meter);
+  return profile && meters_.set(meter.id, *profile, now_) ? 0 : -EINVAL;
+}
+
 int Card::set_link(std::uint16_t port, bool is_up) {
   const int failed = ports_[port].tap.set_carrier(is_up);
   if (failed == 0) driver_->say_link(port, is_up);
   return -failed;
-}
-
-std::size_t Card::serve_port(std::uint16_t p) {
-  Port& port = ports_[p];
-  std::size_t count = 0;
-  for (; count < Switch::kBatch; ++count) {
-    FrameNote& note = burst_->notes[count];
-    const std::size_t size = port.tap.read(burst_->room(count), note);
-    if (size == 0) {
-      port.is_ready = false;
-      break;
-    }
-    const ByteSpan frame = burst_->room(count).first(size);
-    Arrival& arrival = burst_->arrivals[count];
-    arrival = {.frame = frame, .port = p, .packets = 1, .bytes = size};
-    if (note.kind != LargeKind::kNone) {
-      if (const auto segments = Segments::of(frame, note)) {
-        arrival.packets = segments->count();
-        arrival.bytes = segments->bytes();
-      }
-    }
-    burst_->verdicts[count] = {};
-  }
-  const std::span arrivals = std::span(burst_->arrivals).first(count);
-  switch_->decide(arrivals, burst_->verdicts, [&](std::uint32_t id, const Arrival& arrival) {
-    vnic_counter& counter = driver_->counter(id);
-    offload::count(counter.packets, arrival.packets);
-    offload::count(counter.bytes, arrival.bytes);
-  });
-  for (std::size_t i = 0; i < count; ++i) {
-    const Arrival& arrival = arrivals[i];
-    const Verdict& verdict = burst_->verdicts[i];
-    if (verdict.rule != kNoRule) {
-      port.counters.offloaded_packets += arrival.packets;
-      port.counters.offloaded_bytes += arrival.bytes;
-    }
-    handle(p, verdict, burst_->room(i).first(arrival.frame.size()), burst_->notes[i]);
-  }
-  return count;
-}
-
-void Card::handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
-                  const FrameNote& note) {
-  if (verdict.rule == kNoRule) return to_driver(port, verdict, frame, note);
-  const bool has_tunnel = std::ranges::any_of(
-      verdict.actions, [](const Action& action) { return is_tunnel(action.kind); });
-  if (!has_tunnel || note.is_plain()) return carry_out(verdict, frame, note);
-  auto segments = Segments::of(frame, note);
-  if (!segments) return;
-  const MutableByteSpan room = burst_->packet_room();
-  while (const std::size_t size = segments->next(room)) carry_out(verdict, room.first(size), {});
-}
-
-void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note) {
-  std::optional<EditedFrame> edited;
-  for (const Action& action : verdict.actions) {
-    if (action.kind == ActionKind::kOutput) {
-      output(action.port, edited ? edited->frame() : frame, edited ? edited->note() : note);
-    } else if (is_edit(action.kind)) {
-      if (!edited) edited.emplace(frame, note, verdict.hash);
-      if (edited->apply(action)) continue;
-      ++unedited_drops_;
-      return;
-    }
-  }
-}
-
-void Card::output(std::uint16_t port, ByteSpan frame, const FrameNote& note) {
-  if (!ports_[port].tap.write(frame, note)) ++ports_[port].counters.egress_dropped;
-}
-
-/// Software gets what would be on the wire: packets with their checksums.
-void Card::to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame,
-                     const FrameNote& note) {
-  vnic_port_counters& counters = ports_[port].counters;
-  auto segments = Segments::of(frame, note);
-  if (driver_ == nullptr || !driver_->is_started(port) || !segments) {
-    ++undecided_drops_;
-    return;
-  }
-  for (std::uint32_t i = 0; i < segments->count(); ++i) {
-    std::size_t size = 0;
-    const bool is_delivered = driver_->deliver(port, verdict.hash, verdict.mark, [&](auto room) {
-      size = segments->next(room);
-      return size;
-    });
-    has_delivered_ |= is_delivered;
-    if (is_delivered) {
-      ++counters.missed_packets;
-      counters.missed_bytes += size;
-    } else {
-      ++counters.no_buffer_dropped;
-    }
-  }
 }
 
 }  // namespace verbatim::offload

@@ -14,8 +14,10 @@
 #include "offload/card/kernel_device.h"
 #include "offload/card/tap.h"
 #include "offload/switch/edited_frame.h"
+#include "offload/switch/meter.h"
 #include "offload/switch/switch.h"
 #include "service/clients.h"
+#include "service/keeper.h"
 #include "service/loop.h"
 
 namespace verbatim::offload {
@@ -28,12 +30,13 @@ struct CardOptions {
   bool is_dpu = false;
   std::uint32_t rules = 1 << 20;
   std::string socket;  // Where a driver connects.
+  std::string keeper;  // Who holds the interfaces if the card is killed (service/keeper.h).
   std::string device;  // Of the kernel's driver, which then is the card's only one.
 };
 
 /// The card: its functions and its uplink are TAP interfaces, one thread forwards between them by
 /// the embedded switch. A driver brings rules, takes what they do not decide, and sends. The rules
-/// of a driver end with its connection.
+/// of a driver end with its connection. The interfaces end with the card, unless it is killed.
 class Card final : private service::Source {
  public:
   static Result<std::unique_ptr<Card>> create(service::Loop& loop, const CardOptions& options);
@@ -54,6 +57,8 @@ class Card final : private service::Source {
 
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
+  Result<Tap> open_tap(const std::string& name, std::vector<service::Kept>& kept);
+  Result<void> keep_ports();
   /// Of its interface, after the prefix.
   std::string port_name(std::size_t port) const;
   /// Of what the commands print.
@@ -75,11 +80,17 @@ class Card final : private service::Source {
   void expel_driver();
 
   int execute(const vnic_command& command);
+  int execute_on_port(const vnic_command& command);
+  int set_meter(const vnic_meter& meter);
   int set_link(std::uint16_t port, bool is_up);
   std::size_t serve_port(std::uint16_t port);
-  void handle(std::uint16_t port, const Verdict& verdict, MutableByteSpan frame,
+  void handle(const Arrival& arrival, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);
-  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note);
+  bool has_to_be_cut(const Arrival& arrival, const Verdict& verdict);
+  template <typename Ask>
+  bool ask_meter(std::uint32_t id, Ask ask);
+  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note,
+                 bool has_met_meter);
   void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 
@@ -89,11 +100,14 @@ class Card final : private service::Source {
   std::unique_ptr<service::Clients> clients_;
   UniqueFd doorbell_;
   std::optional<Switch> switch_;
+  Meters meters_{VNIC_METERS_MAX};
+  TimeNs now_ = 0;  // Of this turn.
   std::unique_ptr<AttachedDriver> driver_;
   const service::Client* driver_client_ = nullptr;  // Null: the kernel, or there is no driver.
   std::optional<KernelDevice> kernel_;
   bool has_delivered_ = false;  // Since the kernel's last interrupt.
   std::unique_ptr<Burst> burst_;
+  bool is_kept_ = false;  // A keeper has the interfaces.
   bool sleeps_ = false;
   TimeNs idle_since_ = kNever;
   std::uint64_t unedited_drops_ = 0;   // They lacked a header that their rule changes.

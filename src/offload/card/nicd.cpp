@@ -54,6 +54,9 @@ Result<offload::CardOptions> options_of(const Said& said, const std::string& nam
     if (!folder) return std::unexpected(folder.error());
     options.socket = fmt::format("{}/nic+{}.card", folder->path(), name);
   }
+  auto keeper = service::Keeper::path_of({"nic", name});
+  if (!keeper) return std::unexpected(keeper.error());
+  options.keeper = std::move(*keeper);
   return options;
 }
 

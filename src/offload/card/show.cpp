@@ -2,7 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "offload/card/card.h"
-#include "offload/card/rule_text.h"
+#include "offload/card/rule_check.h"
+#include "offload/ring/rule_text.h"
 
 namespace verbatim::offload {
 namespace {
@@ -55,7 +56,7 @@ nlohmann::json Card::flows() const {
     if (!table.has(id)) continue;
     const vnic_counter& counter = driver_->counter(id);
     flows.push_back({{"id", id},
-                     {"rule", text_of(table.rule(id))},
+                     {"rule", text_of(ring_rule_of(table.rule(id)))},
                      {"packets", relaxed(counter.packets)},
                      {"bytes", relaxed(counter.bytes)}});
   }

@@ -96,6 +96,15 @@ Result<Tap> Tap::open(const std::string& name) {
   return Tap(std::move(fd), name);
 }
 
+/// Its link is up, as a new one's is: the driver repeats what it wants otherwise.
+Result<Tap> Tap::adopt(UniqueFd fd, const std::string& name) {
+  ifreq request{};
+  if (ioctl(fd.get(), TUNGETIFF, &request) < 0) return refuse_errno("interface " + name);
+  Tap tap(std::move(fd), name);
+  static_cast<void>(tap.set_carrier(true));
+  return tap;
+}
+
 std::array<std::uint8_t, 6> Tap::mac() const {
   std::array<std::uint8_t, 6> mac{};
   ifreq request{};

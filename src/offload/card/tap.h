@@ -22,6 +22,9 @@ class Tap {
   /// ENOENT: no /dev/net/tun; EPERM: no CAP_NET_ADMIN; EBUSY: the interface exists.
   static Result<Tap> open(const std::string& name);
 
+  /// One that a card of before has left (service/keeper.h). Fails if its interface is gone.
+  static Result<Tap> adopt(UniqueFd fd, const std::string& name);
+
   int fd() const { return fd_.get(); }
   const std::string& name() const { return name_; }
   std::array<std::uint8_t, 6> mac() const;

@@ -29,6 +29,18 @@ const Conf& conf(const rte_flow_action& action) {
   return *static_cast<const Conf*>(action.conf);
 }
 
+bool meter(Port& port, std::uint32_t number, vnic_rule& rule) {
+  const std::lock_guard lock(port.device->rules_lock);
+  const auto found = port.meters.find(number);
+  return found != port.meters.end() && add(rule, VNIC_ACTION_METER, 0, found->second->wanted.id);
+}
+
+/// The rules of a tunnel are in a group of its own.
+bool jump(std::uint32_t group, std::uint16_t group_of_tunnel, vnic_rule& rule) {
+  if (group >= kGroups) return false;
+  return add(rule, VNIC_ACTION_JUMP, 0, group_of_tunnel != 0 ? group_of_tunnel : group);
+}
+
 bool output(const Device& device, std::uint32_t id, vnic_rule& rule) {
   for (const auto& port : device.ports) {
     if (port->id == id) return add(rule, VNIC_ACTION_OUTPUT, port->index, 0);
@@ -93,7 +105,31 @@ bool add_tunnel(std::span<const std::uint8_t> header, vnic_rule& rule) {
   return true;
 }
 
-bool translate(const Device& device, const rte_flow_action& action, vnic_rule& rule) {
+bool translate_tunnel(const rte_flow_action& action, vnic_rule& rule) {
+  switch (action.type) {
+    case RTE_FLOW_ACTION_TYPE_VXLAN_ENCAP:
+      return add_tunnel(header_of(conf<rte_flow_action_vxlan_encap>(action).definition), rule);
+    case RTE_FLOW_ACTION_TYPE_RAW_ENCAP: {
+      const auto& raw = conf<rte_flow_action_raw_encap>(action);
+      return add_tunnel({raw.data, raw.data + raw.size}, rule);
+    }
+    case RTE_FLOW_ACTION_TYPE_VXLAN_DECAP:
+    case RTE_FLOW_ACTION_TYPE_NVGRE_DECAP:
+      return add(rule, VNIC_ACTION_DECAPSULATE, 0, 0);
+    case RTE_FLOW_ACTION_TYPE_RAW_DECAP:
+      return conf<rte_flow_action_raw_decap>(action).size != 0 &&
+             add(rule, VNIC_ACTION_DECAPSULATE, 0, conf<rte_flow_action_raw_decap>(action).size);
+    default:
+      return translate_edit(action, rule);
+  }
+}
+
+bool translate(Port& port, const rte_flow_action& action, vnic_rule& rule, Beside& beside) {
+  const Device& device = *port.device;
+  if (action.type == kTunnelAction) {
+    beside.group_of_tunnel = static_cast<const Tunnel*>(action.conf)->group;
+    return true;
+  }
   switch (action.type) {
     case RTE_FLOW_ACTION_TYPE_VOID:
     case RTE_FLOW_ACTION_TYPE_COUNT:  // Every rule counts.
@@ -113,23 +149,15 @@ bool translate(const Device& device, const rte_flow_action& action, vnic_rule& r
              add(rule, VNIC_ACTION_MARK, 0,
                  static_cast<const rte_flow_action_mark*>(action.conf)->id);
     case RTE_FLOW_ACTION_TYPE_JUMP:
-      return add(rule, VNIC_ACTION_JUMP, 0,
-                 static_cast<const rte_flow_action_jump*>(action.conf)->group);
-    case RTE_FLOW_ACTION_TYPE_VXLAN_ENCAP:
-      return add_tunnel(
-          header_of(static_cast<const rte_flow_action_vxlan_encap*>(action.conf)->definition),
-          rule);
-    case RTE_FLOW_ACTION_TYPE_RAW_ENCAP: {
-      const auto& raw = conf<rte_flow_action_raw_encap>(action);
-      return add_tunnel({raw.data, raw.data + raw.size}, rule);
-    }
-    case RTE_FLOW_ACTION_TYPE_VXLAN_DECAP:
-      return add(rule, VNIC_ACTION_DECAPSULATE, 0, 0);
-    case RTE_FLOW_ACTION_TYPE_RAW_DECAP:
-      return conf<rte_flow_action_raw_decap>(action).size != 0 &&
-             add(rule, VNIC_ACTION_DECAPSULATE, 0, conf<rte_flow_action_raw_decap>(action).size);
+      return jump(conf<rte_flow_action_jump>(action).group, beside.group_of_tunnel, rule);
+    case RTE_FLOW_ACTION_TYPE_METER:
+      return meter(port, conf<rte_flow_action_meter>(action).mtr_id, rule);
+    case RTE_FLOW_ACTION_TYPE_AGE:
+      beside.age_timeout = conf<rte_flow_action_age>(action).timeout * kSecond;
+      beside.age_context = conf<rte_flow_action_age>(action).context;
+      return beside.age_timeout != 0;
     default:
-      return rule.domain == VNIC_DOMAIN_TRANSFER && translate_edit(action, rule);
+      return rule.domain == VNIC_DOMAIN_TRANSFER && translate_tunnel(action, rule);
   }
 }
 
@@ -140,7 +168,7 @@ bool is_sound(const vnic_rule& rule) {
     const vnic_action& action = rule.actions[i];
     const bool is_fate = action.kind == VNIC_ACTION_DROP || action.kind == VNIC_ACTION_JUMP;
     if (is_fate && rule.action_count != 1) return false;
-    if (action.kind == VNIC_ACTION_JUMP && action.value >= 256) return false;
+    if (action.kind == VNIC_ACTION_JUMP && action.value >= VNIC_GROUPS_MAX) return false;
     if (rule.domain == VNIC_DOMAIN_INGRESS && action.kind != VNIC_ACTION_MARK &&
         action.kind != VNIC_ACTION_JUMP) {
       return false;
@@ -149,13 +177,26 @@ bool is_sound(const vnic_rule& rule) {
   return rule.action_count != 0;
 }
 
+/// Whether the rule gives the frame to no port: its tunnel stays as it is.
+bool is_drop_or_mark(const rte_flow_action* actions) {
+  for (; actions->type != RTE_FLOW_ACTION_TYPE_END; ++actions) {
+    if (actions->type == RTE_FLOW_ACTION_TYPE_DROP || actions->type == RTE_FLOW_ACTION_TYPE_MARK) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
-const rte_flow_action* translate_actions(const Device& device, const rte_flow_action* actions,
-                                         vnic_rule& rule) {
+const rte_flow_action* translate_actions(Port& port, const rte_flow_action* actions,
+                                         vnic_rule& rule, Beside& beside) {
   const rte_flow_action* const first = actions;
+  // In a tunnel's group: its user believes that the frame has left the tunnel.
+  const bool leaves_tunnel = rule.group >= kGroups && !is_drop_or_mark(actions);
+  if (leaves_tunnel) add(rule, VNIC_ACTION_DECAPSULATE, 0, 0);
   for (; actions->type != RTE_FLOW_ACTION_TYPE_END; ++actions) {
-    if (!translate(device, *actions, rule)) return actions;
+    if (!translate(port, *actions, rule, beside)) return actions;
   }
   return is_sound(rule) ? nullptr : first;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -193,7 +194,9 @@ Result<std::uint32_t> Connection::post(const vnic_command& command) {
   if (auto room = wait_until_done(at + 1 - VNIC_COMMANDS); !room) {
     return std::unexpected(room.error());
   }
-  region_->commands[at % VNIC_COMMANDS] = command;
+  // Its rest is not used.
+  const std::size_t used = offsetof(vnic_command, rule) + vnic_rule_bytes(&command.rule);
+  std::memcpy(&region_->commands[at % VNIC_COMMANDS], &command, used);
   release(region_->command_posted, at + 1);
   ring();
   return at + 1;

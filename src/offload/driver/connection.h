@@ -33,6 +33,17 @@ class Connection {
     const vnic_counter& counter = vnic_counters(region_)[id];
     return {relaxed(counter.packets), relaxed(counter.bytes)};
   }
+  vnic_meter_counter meter_counter(std::uint32_t id) const {
+    const vnic_meter_counter& shared = vnic_meter_counters(region_)[id];
+    vnic_meter_counter counter{};
+    for (std::size_t i = 0; i < VNIC_COLORS; ++i) {
+      counter.packets[i] = relaxed(shared.packets[i]);
+      counter.bytes[i] = relaxed(shared.bytes[i]);
+    }
+    counter.dropped_packets = relaxed(shared.dropped_packets);
+    counter.dropped_bytes = relaxed(shared.dropped_bytes);
+    return counter;
+  }
   std::uint64_t commands_refused() const { return relaxed(region_->commands_refused); }
 
   /// Gives the card all memory of DPDK that it does not have yet.

@@ -52,10 +52,12 @@ Result<std::size_t> Device::change_card(std::shared_ptr<Connection> card) {
   {
     const std::lock_guard lock(card_lock_);
     rules.change(*card_, *card);
+    meters.change(*card_, *card);
     carry_counters(*card_);
     card_ = card;
   }
   for (const auto& port : ports) repeat_settings(*port, *card);
+  meters.replay(*card);
   return rules.replay(*card);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -12,8 +13,12 @@
 #include <bus_vdev_driver.h>
 #include <ethdev_driver.h>
 #include <ethdev_vdev.h>
+#include <rte_flow_driver.h>
+#include <rte_mtr_driver.h>
 
+#include "offload/driver/ageing.h"
 #include "offload/driver/connection.h"
+#include "offload/driver/meter_book.h"
 #include "offload/driver/rule_book.h"
 
 /// A rule, as DPDK's programs hold it.
@@ -34,6 +39,18 @@ struct Port {
   bool has_own_mac = false;
   bool is_down = false;
   vnic_port_counters carried{};  // Of cards that have ended.
+  // What DPDK's programs have made here, by their numbers. Under the device's `rules_lock`.
+  std::map<std::uint32_t, vnic_meter> meter_profiles;
+  std::map<std::uint32_t, std::uint8_t> meter_policies;  // Which colors are dropped.
+  std::map<std::uint32_t, HeldMeter*> meters;
+  Ageing ageing;
+};
+
+/// A tunnel of which rte_flow_tunnel_decap_set or rte_flow_tunnel_match was told. Its frames meet
+/// the rules of a group of its own.
+struct Tunnel {
+  rte_flow_tunnel said;
+  std::uint16_t group;
 };
 
 /// One card and the ports of DPDK that it has: the uplink and a representor for each function.
@@ -65,6 +82,9 @@ class Device {
   const unsigned insert_delay_ms;  // To see what a slow card does.
   std::mutex rules_lock;           // Also of what another card must be told.
   RuleBook rules;
+  MeterBook meters;
+  std::vector<std::unique_ptr<Tunnel>> tunnels;  // They stay: rules may outlive what names them.
+  bool looks_for_age = false;                    // An alarm is set.
 
  private:
   void carry_counters(const Connection& ended);
@@ -77,8 +97,9 @@ inline Port& port_of(const rte_eth_dev* device) {
   return **static_cast<Port**>(device->data->dev_private);
 }
 
-/// The functions of ports and of rules.
+/// The functions of ports, of rules and of meters.
 extern const eth_dev_ops kPortOperations;
 extern const rte_flow_ops kFlowOperations;
+extern const rte_mtr_ops kMeterOperations;
 
 }  // namespace verbatim::offload::driver

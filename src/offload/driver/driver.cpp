@@ -7,6 +7,7 @@
 #include <rte_kvargs.h>
 #include <rte_version.h>
 
+#include "offload/driver/age_alarm.h"
 #include "offload/driver/device.h"
 #include "offload/driver/queues.h"
 #include "offload/driver/recovery.h"
@@ -148,6 +149,7 @@ int remove(rte_vdev_device* vdev) {
       std::ranges::find(devices(), vdev, [](const auto& each) { return each.device->vdev; });
   if (found == devices().end()) return -ENODEV;
   found->recovery.reset();
+  stop_looking_for_age(*found->device);
   release_ports(*found->device);
   rte_eth_switch_domain_free(found->device->domain);
   devices().erase(found);

@@ -1,13 +1,14 @@
 #include "offload/driver/match.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <span>
+#include <utility>
 
 #include <netinet/in.h>
 #include <rte_byteorder.h>
+
+#include "offload/driver/actions.h"
+#include "offload/driver/taker.h"
 
 namespace verbatim::offload::driver {
 namespace {
@@ -17,61 +18,9 @@ constexpr std::uint16_t kMoreFragments = 0x2000;
 constexpr std::uint16_t kFragmentBits = 0x3fff;
 constexpr std::uint16_t kFragmentOffset = 0x1fff;
 
-/// An item's value and mask. Without a value the item only says that the header is there.
-template <typename Item>
-struct Values {
-  explicit Values(const rte_flow_item& item) {
-    if (item.spec == nullptr) return;
-    spec = *static_cast<const Item*>(item.spec);
-    mask = *static_cast<const Item*>(item.mask);
-  }
-  Item spec{};
-  Item mask{};
-};
-
-/// Moves a field out of an item's mask: what is left there at the end cannot be matched.
-class Taker {
- public:
-  explicit Taker(vnic_rule& rule) : rule_(rule) {}
-
-  /// `spec` and `mask` are fields of packed structures, of `size` bytes.
-  template <typename To>
-  void take(To vnic_match::* to, const void* spec, void* mask, std::size_t size = sizeof(To)) {
-    std::memcpy(&(rule_.key.*to), spec, size);
-    std::memcpy(&(rule_.mask.*to), mask, size);
-    std::memset(mask, 0, size);
-  }
-  /// The header itself says what the field must be.
-  void require_type(std::uint16_t type) {
-    const std::uint8_t bytes[] = {static_cast<std::uint8_t>(type >> 8),
-                                  static_cast<std::uint8_t>(type)};
-    std::ranges::copy(bytes, rule_.key.ether_type);
-    std::ranges::fill(rule_.mask.ether_type, 0xff);
-  }
-  void require_protocol(std::uint8_t protocol) {
-    rule_.key.protocol = protocol;
-    rule_.mask.protocol = 0xff;
-  }
-  void fragment(std::uint8_t value, std::uint8_t mask) {
-    rule_.key.fragment = value;
-    rule_.mask.fragment = mask;
-  }
-  vnic_match& key() { return rule_.key; }
-  vnic_match& mask() { return rule_.mask; }
-
- private:
-  vnic_rule& rule_;
-};
-
-template <typename Item>
-bool is_empty(const Item& mask) {
-  return std::ranges::all_of(std::as_bytes(std::span(&mask, 1)),
-                             [](std::byte byte) { return byte == std::byte{}; });
-}
-
 /// With a tag, the type of the Ethernet header announces it.
 bool eth(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_eth> values(item);
+  Values<rte_flow_item_eth> values(item, to);
   auto& mask = values.mask;
   to.take(&vnic_match::destination_mac, &values.spec.hdr.dst_addr, &mask.hdr.dst_addr);
   to.take(&vnic_match::source_mac, &values.spec.hdr.src_addr, &mask.hdr.src_addr);
@@ -81,11 +30,11 @@ bool eth(const rte_flow_item& item, Taker& to) {
     if (values.spec.has_vlan != 0) to.key().vlan_tag[0] |= kTagPresent;
     mask.has_vlan = 0;
   }
-  return is_empty(mask);
+  return values.are_taken();
 }
 
 bool vlan(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_vlan> values(item);
+  Values<rte_flow_item_vlan> values(item, to);
   auto& mask = values.mask;
   std::ranges::copy(to.key().ether_type, to.key().vlan_protocol);
   std::ranges::copy(to.mask().ether_type, to.mask().vlan_protocol);
@@ -93,21 +42,24 @@ bool vlan(const rte_flow_item& item, Taker& to) {
   to.take(&vnic_match::ether_type, &values.spec.hdr.eth_proto, &mask.hdr.eth_proto);
   to.key().vlan_tag[0] |= kTagPresent;
   to.mask().vlan_tag[0] |= kTagPresent;
-  return is_empty(mask);
+  return values.are_taken();
 }
 
 /// None: 0, all bits; the first: 0x2000, all bits; a later one: 1 to 0x1fff of the offset's.
 bool ipv4_fragment(const rte_flow_item& item, std::uint16_t spec, std::uint16_t& mask, Taker& to) {
   if (item.last != nullptr) {
     const auto* const last = static_cast<const rte_flow_item_ipv4*>(item.last);
-    rte_flow_item_ipv4 others = *last;
-    others.hdr.fragment_offset = 0;
-    if (mask != kFragmentOffset || spec != 1 || !is_empty(others) ||
-        rte_be_to_cpu_16(last->hdr.fragment_offset) != kFragmentOffset) {
-      return false;
+    if (last->hdr.fragment_offset != 0) {
+      if (mask != kFragmentOffset || spec != 1 ||
+          rte_be_to_cpu_16(last->hdr.fragment_offset) != kFragmentOffset) {
+        return false;
+      }
+      to.fragment(VNIC_FRAGMENT_LATER, 3);
+      mask = 0;
+      return true;
     }
-    to.fragment(VNIC_FRAGMENT_LATER, 3);
-  } else if (mask == kFragmentBits && (spec == 0 || spec == kMoreFragments)) {
+  }
+  if (mask == kFragmentBits && (spec == 0 || spec == kMoreFragments)) {
     to.fragment(spec == 0 ? VNIC_FRAGMENT_NONE : VNIC_FRAGMENT_FIRST, 3);
   } else {
     return mask == 0;
@@ -117,7 +69,7 @@ bool ipv4_fragment(const rte_flow_item& item, std::uint16_t spec, std::uint16_t&
 }
 
 bool ipv4(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_ipv4> values(item);
+  Values<rte_flow_item_ipv4> values(item, to);
   const auto& spec = values.spec.hdr;
   auto& mask = values.mask.hdr;
   to.require_type(0x0800);
@@ -130,12 +82,12 @@ bool ipv4(const rte_flow_item& item, Taker& to) {
   const auto fragment =
       static_cast<std::uint16_t>(rte_be_to_cpu_16(spec.fragment_offset) & fragment_mask);
   if (!ipv4_fragment(item, fragment, fragment_mask, to)) return false;
-  mask.fragment_offset = 0;
-  return is_empty(values.mask);
+  mask.fragment_offset = values.last.hdr.fragment_offset = 0;
+  return values.are_taken();
 }
 
 bool ipv6(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_ipv6> values(item);
+  Values<rte_flow_item_ipv6> values(item, to);
   const auto& spec = values.spec.hdr;
   auto& mask = values.mask.hdr;
   to.require_type(0x86dd);
@@ -155,24 +107,22 @@ bool ipv6(const rte_flow_item& item, Taker& to) {
     to.fragment(has ? 1 : VNIC_FRAGMENT_NONE, has ? 1 : 3);
     values.mask.has_frag_ext = 0;
   }
-  return is_empty(values.mask) && item.last == nullptr;
+  return values.are_taken();
 }
 
 bool ipv6_fragment(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_ipv6_frag_ext> values(item);
+  Values<rte_flow_item_ipv6_frag_ext> values(item, to);
   auto& mask = values.mask.hdr;
   if (mask.frag_data != 0) {
     to.fragment(item.last != nullptr ? VNIC_FRAGMENT_LATER : VNIC_FRAGMENT_FIRST, 3);
-    mask.frag_data = 0;
-  } else if (item.last != nullptr) {
-    return false;
+    mask.frag_data = values.last.hdr.frag_data = 0;
   }
   to.take(&vnic_match::protocol, &values.spec.hdr.next_header, &mask.next_header);
-  return is_empty(values.mask);
+  return values.are_taken();
 }
 
 bool tcp(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_tcp> values(item);
+  Values<rte_flow_item_tcp> values(item, to);
   const auto& spec = values.spec.hdr;
   auto& mask = values.mask.hdr;
   to.require_protocol(IPPROTO_TCP);
@@ -185,20 +135,20 @@ bool tcp(const rte_flow_item& item, Taker& to) {
   to.mask().tcp_flags[1] = mask.tcp_flags;
   mask.data_off &= 0xf0;
   mask.tcp_flags = 0;
-  return is_empty(values.mask);
+  return values.are_taken();
 }
 
 template <typename Item, std::uint8_t Protocol>
 bool ports(const rte_flow_item& item, Taker& to) {
-  Values<Item> values(item);
+  Values<Item> values(item, to);
   to.require_protocol(Protocol);
   to.take(&vnic_match::source_port, &values.spec.hdr.src_port, &values.mask.hdr.src_port);
   to.take(&vnic_match::destination_port, &values.spec.hdr.dst_port, &values.mask.hdr.dst_port);
-  return is_empty(values.mask);
+  return values.are_taken();
 }
 
 bool icmp(const rte_flow_item& item, Taker& to) {
-  Values<rte_flow_item_icmp> values(item);
+  Values<rte_flow_item_icmp> values(item, to);
   auto& mask = values.mask.hdr;
   to.require_protocol(IPPROTO_ICMP);
   to.key().source_port[1] = values.spec.hdr.icmp_type;
@@ -206,38 +156,74 @@ bool icmp(const rte_flow_item& item, Taker& to) {
   to.key().destination_port[1] = values.spec.hdr.icmp_code;
   to.mask().destination_port[1] = mask.icmp_code;
   mask.icmp_type = mask.icmp_code = 0;
-  return is_empty(values.mask);
+  return values.are_taken();
 }
 
+/// The header of a tunnel: what follows is in it.
+bool vxlan(const rte_flow_item& item, Taker& to) {
+  if (!to.enter(VNIC_TUNNEL_VXLAN, IPPROTO_UDP, 4789)) return false;
+  Values<rte_flow_item_vxlan> values(item, to);
+  to.take_tunnel_id(values.spec.vni, values.mask.vni, 1, 3);
+  values.mask.flags &= static_cast<std::uint8_t>(~0x08);  // Without it, it is no VXLAN.
+  return values.are_taken();
+}
+
+bool geneve(const rte_flow_item& item, Taker& to) {
+  if (!to.enter(VNIC_TUNNEL_GENEVE, IPPROTO_UDP, 6081)) return false;
+  Values<rte_flow_item_geneve> values(item, to);
+  to.take_tunnel_id(values.spec.vni, values.mask.vni, 1, 3);
+  to.take_tunnel_protocol(&values.spec.protocol, &values.mask.protocol);
+  return values.are_taken();
+}
+
+bool gre(const rte_flow_item& item, Taker& to) {
+  if (!to.enter(VNIC_TUNNEL_GRE, IPPROTO_GRE, 0)) return false;
+  Values<rte_flow_item_gre> values(item, to);
+  to.take_tunnel_protocol(&values.spec.protocol, &values.mask.protocol);
+  return values.are_taken();
+}
+
+/// The network is the first 24 bits of the key (RFC 7637).
+bool nvgre(const rte_flow_item& item, Taker& to) {
+  if (!to.enter(VNIC_TUNNEL_GRE, IPPROTO_GRE, 0)) return false;
+  Values<rte_flow_item_nvgre> values(item, to);
+  to.take_tunnel_id(values.spec.tni, values.mask.tni, 0, 3);
+  to.take_tunnel_id(&values.spec.flow_id, &values.mask.flow_id, 3, 1);
+  to.take_tunnel_protocol(&values.spec.protocol, &values.mask.protocol);
+  return values.are_taken();
+}
+
+bool gre_key(const rte_flow_item& item, Taker& to) {
+  if (!to.is_inside() || item.spec == nullptr) return false;
+  Values<rte_be32_t> values(item, to);
+  to.take_tunnel_id(&values.spec, &values.mask, 0, 4);
+  return true;
+}
+
+using Translate = bool (*)(const rte_flow_item&, Taker&);
+constexpr std::pair<rte_flow_item_type, Translate> kItems[] = {
+    {RTE_FLOW_ITEM_TYPE_ETH, eth},
+    {RTE_FLOW_ITEM_TYPE_VLAN, vlan},
+    {RTE_FLOW_ITEM_TYPE_IPV4, ipv4},
+    {RTE_FLOW_ITEM_TYPE_IPV6, ipv6},
+    {RTE_FLOW_ITEM_TYPE_IPV6_FRAG_EXT, ipv6_fragment},
+    {RTE_FLOW_ITEM_TYPE_TCP, tcp},
+    {RTE_FLOW_ITEM_TYPE_UDP, ports<rte_flow_item_udp, IPPROTO_UDP>},
+    {RTE_FLOW_ITEM_TYPE_SCTP, ports<rte_flow_item_sctp, IPPROTO_SCTP>},
+    {RTE_FLOW_ITEM_TYPE_ICMP, icmp},
+    {RTE_FLOW_ITEM_TYPE_VXLAN, vxlan},
+    {RTE_FLOW_ITEM_TYPE_GENEVE, geneve},
+    {RTE_FLOW_ITEM_TYPE_GRE, gre},
+    {RTE_FLOW_ITEM_TYPE_GRE_KEY, gre_key},
+    {RTE_FLOW_ITEM_TYPE_NVGRE, nvgre},
+};
+
 bool translate(const rte_flow_item& item, Taker& to) {
-  const bool is_range = item.last != nullptr && item.type != RTE_FLOW_ITEM_TYPE_IPV4 &&
-                        item.type != RTE_FLOW_ITEM_TYPE_IPV6_FRAG_EXT;
-  const bool lacks_mask = item.spec != nullptr && item.mask == nullptr;
-  if (is_range || lacks_mask) return false;
-  switch (item.type) {
-    case RTE_FLOW_ITEM_TYPE_VOID:
-      return true;
-    case RTE_FLOW_ITEM_TYPE_ETH:
-      return eth(item, to);
-    case RTE_FLOW_ITEM_TYPE_VLAN:
-      return vlan(item, to);
-    case RTE_FLOW_ITEM_TYPE_IPV4:
-      return ipv4(item, to);
-    case RTE_FLOW_ITEM_TYPE_IPV6:
-      return ipv6(item, to);
-    case RTE_FLOW_ITEM_TYPE_IPV6_FRAG_EXT:
-      return ipv6_fragment(item, to);
-    case RTE_FLOW_ITEM_TYPE_TCP:
-      return tcp(item, to);
-    case RTE_FLOW_ITEM_TYPE_UDP:
-      return ports<rte_flow_item_udp, IPPROTO_UDP>(item, to);
-    case RTE_FLOW_ITEM_TYPE_SCTP:
-      return ports<rte_flow_item_sctp, IPPROTO_SCTP>(item, to);
-    case RTE_FLOW_ITEM_TYPE_ICMP:
-      return icmp(item, to);
-    default:
-      return false;
-  }
+  if (item.type == RTE_FLOW_ITEM_TYPE_VOID || item.type == kTunnelItem) return true;
+  if (item.spec == nullptr ? item.last != nullptr : item.mask == nullptr) return false;
+  const auto known =
+      std::ranges::find(kItems, item.type, &std::pair<rte_flow_item_type, Translate>::first);
+  return known != std::end(kItems) && known->second(item, to) && !to.has_failed();
 }
 
 }  // namespace
@@ -247,8 +233,10 @@ const rte_flow_item* translate_pattern(const rte_flow_item* items, vnic_rule& ru
   bool has_vlan = false;
   for (; items->type != RTE_FLOW_ITEM_TYPE_END; ++items) {
     const bool is_vlan = items->type == RTE_FLOW_ITEM_TYPE_VLAN;
+    const bool was_inside = to.is_inside();
+    if (items->type == kTunnelItem) rule.group = static_cast<const Tunnel*>(items->spec)->group;
     if ((is_vlan && has_vlan) || !translate(*items, to)) return items;
-    has_vlan |= is_vlan;
+    has_vlan = (has_vlan || is_vlan) && to.is_inside() == was_inside;
   }
   return nullptr;
 }

@@ -261,6 +261,11 @@ int flow_operations(rte_eth_dev*, const rte_flow_ops** operations) {
   return 0;
 }
 
+int meter_operations(rte_eth_dev*, void* operations) {
+  *static_cast<const rte_mtr_ops**>(operations) = &kMeterOperations;
+  return 0;
+}
+
 eth_dev_ops make_operations() {
   eth_dev_ops ops{};
   ops.dev_configure = ok;
@@ -285,6 +290,7 @@ eth_dev_ops make_operations() {
   ops.dev_set_link_down = set_link_down;
   ops.representor_info_get = representors;
   ops.flow_ops_get = flow_operations;
+  ops.mtr_ops_get = meter_operations;
   return ops;
 }
 

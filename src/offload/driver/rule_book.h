@@ -12,13 +12,16 @@
 
 namespace verbatim::offload::driver {
 
+struct Age;
+
 /// A rule that a program holds, in a list of those of its port.
 struct HeldRule {
   std::uint32_t id = 0;
   std::uint16_t port = 0;
   vnic_counter base{};           // What its card had counted at the last query with reset.
   vnic_counter carried{};        // What cards that have ended had counted since then.
-  std::vector<std::byte> bytes;  // Of vnic_rule, up to its last action.
+  std::vector<std::byte> bytes;  // Of vnic_rule, as far as it is used.
+  Age* age = nullptr;            // Null: it does not age.
   HeldRule* next = nullptr;
   HeldRule* previous = nullptr;
 };
@@ -39,9 +42,8 @@ class RuleBook {
     rule.port = command.rule.port;
     // Before the rule is there: the counter goes on from where its last user left it.
     rule.base = card.counter(*id);
-    const auto all = std::as_bytes(std::span(&command.rule, 1));
     const auto used =
-        all.first(offsetof(vnic_rule, actions) + command.rule.action_count * sizeof(vnic_action));
+        std::as_bytes(std::span(&command.rule, 1)).first(vnic_rule_bytes(&command.rule));
     rule.bytes.assign(used.begin(), used.end());
     static_cast<void>(card.post(command));
     link(rule);
@@ -72,6 +74,11 @@ class RuleBook {
       rule.carried = {};
     }
     return sum;
+  }
+
+  template <typename Card>
+  static vnic_counter read(const Card& card, const HeldRule& rule) {
+    return since(card.counter(rule.id), rule);
   }
 
   /// Another card takes the place of one that has ended, whose counters can still be read.

@@ -15,13 +15,18 @@
 
 /* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
 #define VNIC_MAGIC 0x43494e56u
-#define VNIC_VERSION 2
+#define VNIC_VERSION 3
 
 #define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N (vnic_welcome). */
 #define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
 #define VNIC_SLOTS 1024u    /* Of one ring. */
 #define VNIC_COMMANDS 256u
 #define VNIC_ACTIONS_MAX 16u
+#define VNIC_RANGES_MAX 4u
+#define VNIC_GROUPS_MAX 512u
+#define VNIC_METERS_MAX 1024u
+#define VNIC_COLORS 3u   /* Green, yellow, red. */
+#define VNIC_SPREAD 128u /* Entries of the table that spreads what is received over queues. */
 #define VNIC_CACHE_LINE 64
 
 struct vnic_descriptor {
@@ -86,8 +91,10 @@ enum vnic_action_kind {
   /* value: bytes of a header, Ethernet to the tunnel's own, that is put before the frame. The card
    * fills in lengths, IPv4's checksum, and UDP's source port if it is zero. */
   VNIC_ACTION_ENCAPSULATE = 18,
-  VNIC_ACTION_HEADER = 19,      /* Follows it: bytes has 16 of the header, the last one the rest. */
-  VNIC_ACTION_DECAPSULATE = 20, /* value: bytes that are taken away; 0: VXLAN's outer headers. */
+  VNIC_ACTION_HEADER = 19, /* Follows it: bytes has 16 of the header, the last one the rest. */
+  VNIC_ACTION_DECAPSULATE =
+      20,                 /* value: bytes that are taken away; 0: all before a tunnel's frame. */
+  VNIC_ACTION_METER = 21, /* value: a meter, which drops the frame or not. */
 };
 
 struct vnic_action {
@@ -102,6 +109,41 @@ enum vnic_domain {
   VNIC_DOMAIN_INGRESS = 1,  /* The frame goes to the driver, with a mark. */
 };
 
+enum vnic_tunnel_kind {
+  VNIC_TUNNEL_VXLAN = 1,  /* UDP port 4789 */
+  VNIC_TUNNEL_GENEVE = 2, /* UDP port 6081 */
+  VNIC_TUNNEL_GRE = 3,
+};
+
+/* A tunnel, whose headers are vnic_rule.key's, and what is in it. */
+struct vnic_tunnel {
+  __u8 kind; /* Mask: 0xff, or the rule asks for no tunnel. */
+  __u8 reserved;
+  __u8 protocol[2]; /* EtherType of what is in it; 0x6558: a frame. */
+  __u8 id[4];       /* In network byte order; VXLAN and Geneve: 24 bits. */
+  struct vnic_match inner;
+};
+
+/* A number in vnic_match that must be in a range. Its bits are not in the rule's mask. */
+struct vnic_range {
+  __u8 is_inner; /* Of what is in the tunnel. */
+  __u8 at;       /* Offset in vnic_match. */
+  __u8 size;     /* Bytes, 1 to 16. */
+  __u8 reserved[5];
+  __u8 mask[16];
+  __u8 low[16]; /* Both ends are in the range. */
+  __u8 high[16];
+};
+
+/* What few rules have. */
+struct vnic_more {
+  struct vnic_tunnel tunnel;
+  struct vnic_tunnel tunnel_mask;
+  __u32 range_count;
+  __u32 reserved;
+  struct vnic_range ranges[VNIC_RANGES_MAX];
+};
+
 struct vnic_rule {
   struct vnic_match key;
   struct vnic_match mask;
@@ -111,28 +153,60 @@ struct vnic_rule {
   __u16 group;
   __u16 domain;
   __u16 action_count;
+  __u32 has_more; /* `more` counts. */
+  __u32 reserved;
   struct vnic_action actions[VNIC_ACTIONS_MAX];
+  struct vnic_more more;
+};
+
+enum vnic_meter_algorithm {
+  VNIC_METER_SINGLE_RATE = 0, /* RFC 2697 */
+  VNIC_METER_TWO_RATE = 1,    /* RFC 2698 */
+};
+
+struct vnic_meter {
+  __u32 id; /* Below VNIC_METERS_MAX. */
+  __u8 algorithm;
+  __u8 counts_packets; /* Rates and bursts are in packets, not in bytes. */
+  __u8 drops;          /* A bit for each color. */
+  __u8 reserved;
+  __u64 committed_rate; /* A second. */
+  __u64 peak_rate;      /* VNIC_METER_TWO_RATE */
+  __u64 committed_burst;
+  __u64 other_burst; /* Excess, or peak. */
 };
 
 enum vnic_operation {
   VNIC_INSERT = 1,
-  VNIC_ERASE = 2,    /* rule.id */
-  VNIC_START = 3,    /* rule.port: frames may be put into its rings. */
-  VNIC_STOP = 4,     /* rule.port: the card touches no buffer of it any more. */
-  VNIC_SET_MAC = 5,  /* rule.port; rule.actions[0].bytes: of the function's interface. */
-  VNIC_SET_LINK = 6, /* rule.port; rule.actions[0].value: 0 is down. */
+  VNIC_ERASE = 2,       /* rule.id */
+  VNIC_START = 3,       /* rule.port: frames may be put into its rings. */
+  VNIC_STOP = 4,        /* rule.port: the card touches no buffer of it any more. */
+  VNIC_SET_MAC = 5,     /* rule.port; rule.actions[0].bytes: of the function's interface. */
+  VNIC_SET_LINK = 6,    /* rule.port; rule.actions[0].value: 0 is down. */
+  VNIC_SET_METER = 7,   /* meter: a new one, or other rates for one that is there. */
+  VNIC_CLEAR_METER = 8, /* meter.id; rules that name it let everything pass. */
 };
 
 /* The card takes commands in their order, before frames that come later. */
 struct vnic_command {
   __u32 operation;
   __s32 result; /* 0 or a negative errno value, when it is done. */
-  struct vnic_rule rule;
+  union {
+    struct vnic_rule rule;
+    struct vnic_meter meter;
+  };
 };
 
 struct vnic_counter {
   __u64 packets; /* Large frames count as the packets that they are cut into. */
   __u64 bytes;
+};
+
+struct vnic_meter_counter {
+  __u64 packets[VNIC_COLORS];
+  __u64 bytes[VNIC_COLORS];
+  __u64 dropped_packets;
+  __u64 dropped_bytes;
 };
 
 struct vnic_port_counters {
@@ -152,6 +226,9 @@ struct vnic_port {
   /* The driver writes how many rings it uses before VNIC_START. */
   __u32 receive_queues __attribute__((aligned(VNIC_CACHE_LINE)));
   __u32 send_queues;
+  /* Which ring a frame goes to, by its flow's hash. Without `has_spread`: hash modulo rings. */
+  __u8 spread[VNIC_SPREAD];
+  __u32 has_spread;
   __u32 link_is_up __attribute__((aligned(VNIC_CACHE_LINE)));
   struct vnic_port_counters counters;
 };
@@ -165,9 +242,25 @@ struct vnic_region {
   struct vnic_port ports[VNIC_PORTS_MAX];
 };
 
-/* They follow the region: vnic_welcome.rules_max of them, by the rules' ids. */
+/* They follow the region: VNIC_METERS_MAX of them, by the meters' ids; */
+static inline struct vnic_meter_counter* vnic_meter_counters(struct vnic_region* region) {
+  return (struct vnic_meter_counter*)(region + 1);
+}
+/* then vnic_welcome.rules_max of these, by the rules' ids. */
 static inline struct vnic_counter* vnic_counters(struct vnic_region* region) {
-  return (struct vnic_counter*)(region + 1);
+  return (struct vnic_counter*)(vnic_meter_counters(region) + VNIC_METERS_MAX);
+}
+static inline __u64 vnic_region_bytes(__u32 rules_max) {
+  return sizeof(struct vnic_region) + VNIC_METERS_MAX * sizeof(struct vnic_meter_counter) +
+         rules_max * (__u64)sizeof(struct vnic_counter);
+}
+
+/* How much of a rule is used: its rest need not be copied. */
+static inline unsigned long vnic_rule_bytes(const struct vnic_rule* rule) {
+  if (rule->has_more || rule->action_count > VNIC_ACTIONS_MAX) return sizeof *rule;
+  return (
+      unsigned long)((const char*)(rule->actions + (rule->action_count ? rule->action_count : 1)) -
+                     (const char*)rule);
 }
 
 /* Each message of the socket (SOCK_SEQPACKET) begins with this. */

@@ -149,9 +149,17 @@ bool EditedFrame::add_header(ByteSpan bytes) {
   return true;
 }
 
+/// A packet without Ethernet gets the tunnel's addresses.
 bool EditedFrame::decapsulate(std::size_t bytes) {
-  if (bytes == 0) bytes = vxlan_header_bytes(frame());
-  if (!note_.is_plain() || bytes == 0 || size_ < bytes + wire::kEthernetHeaderBytes) return false;
+  const TunnelHeaders headers = bytes == 0 ? tunnel_headers(frame()) : TunnelHeaders{bytes};
+  bytes = headers.bytes;
+  if (!note_.is_plain() || bytes == 0 || size_ < bytes) return false;
+  if (headers.packet_type != 0) {
+    bytes -= wire::kEthernetHeaderBytes;
+    std::memmove(data_ + bytes, data_, kMacs);
+    store_be(data_ + bytes + kMacs, headers.packet_type);
+  }
+  if (size_ < bytes + wire::kEthernetHeaderBytes) return false;
   data_ += bytes;
   size_ -= bytes;
   pushed_ -= std::min(pushed_, bytes);

@@ -18,6 +18,8 @@ std::size_t room_for(std::uint32_t id, std::uint32_t max) {
 /// One batch: what is found so far, and which keys may still find a better rule.
 struct FlowTable::Search {
   std::array<KeyWords, kBatch> keys;
+  Tunnels tunnels;
+  const TunnelWords* tunnel(std::size_t i) const { return tunnels.empty() ? nullptr : tunnels[i]; }
   std::array<std::uint32_t, kBatch> hashes;
   std::array<std::uint8_t, kBatch> open;  // Indices.
   std::size_t open_count = 0;
@@ -27,12 +29,17 @@ struct FlowTable::Search {
 FlowTable::FlowTable(TableLimits limits, std::uint64_t seed)
     : limits_(limits), seed_(seed), cache_(kCacheSize) {}
 
-Tuple* FlowTable::tuple_of(const Key& mask) {
-  const auto same = [&](const auto& tuple) { return tuple->mask() == mask; };
+Tuple* FlowTable::tuple_of(const Rule& rule) {
+  Key mask = rule.mask;
+  mask.port = mask.group = 0xffff;
+  const TunnelKey tunnel_mask = rule.more != nullptr ? rule.more->tunnel_mask : TunnelKey{};
+  const auto same = [&](const auto& tuple) {
+    return tuple->mask() == mask && tuple->tunnel_mask() == tunnel_mask;
+  };
   const auto found = std::ranges::find_if(tuples_, same);
   if (found != tuples_.end()) return found->get();
   if (tuples_.size() == limits_.masks) return nullptr;
-  return tuples_.emplace_back(std::make_unique<Tuple>(mask, seed_)).get();
+  return tuples_.emplace_back(std::make_unique<Tuple>(mask, tunnel_mask, seed_)).get();
 }
 
 void FlowTable::sort_tuples() {
@@ -46,20 +53,20 @@ Result<void> FlowTable::insert(const Rule& rule) {
     return refuse(ENOSPC, fmt::format("rule {}: at most {} rules", rule.id, limits_.rules));
   }
   if (has(rule.id)) return refuse(EEXIST, fmt::format("rule {} exists", rule.id));
-  Key mask = rule.mask;
-  mask.port = mask.group = 0xffff;
-  Tuple* const tuple = tuple_of(mask);
+  Tuple* const tuple = tuple_of(rule);
   if (tuple == nullptr) {
     return refuse(ENOSPC, fmt::format("rule {}: at most {} masks", rule.id, limits_.masks));
   }
   if (rule.id >= rules_.size()) rules_.resize(room_for(rule.id, limits_.rules));
   StoredRule& stored = rules_[rule.id];
-  stored.key = masked(rule.key, mask);
+  stored.key = masked(rule.key, tuple->mask());
   stored.key.group = rule.group;
   stored.tuple = tuple;
   stored.priority = rule.priority;
   stored.actions.assign(rule.actions.begin(), rule.actions.end());
+  stored.more = rule.more;
   tuple->add(rule.id, stored);
+  if (tuple->has_tunnel()) ++tunnel_rules_;
   sort_tuples();
   // What the cache has found stays right unless the new rule may win over it.
   if (size_ > 0 && rule.priority < priorities_.rbegin()->first) ++generation_;
@@ -73,7 +80,9 @@ bool FlowTable::erase(std::uint32_t id) {
   StoredRule& stored = rules_[id];
   Tuple* const tuple = stored.tuple;
   tuple->remove(id, stored);
+  if (tuple->has_tunnel()) --tunnel_rules_;
   stored.tuple = nullptr;
+  stored.more.reset();
   ++stored.version;
   const auto priority = priorities_.find(stored.priority);
   if (--priority->second == 0) priorities_.erase(priority);
@@ -102,14 +111,21 @@ bool FlowTable::is_valid(const Cached& cached, const Key& key) const {
 /// Looks for all open keys in one tuple, and closes those that found a rule of the best priority
 /// that any later tuple may have.
 void FlowTable::look_in(Tuple& tuple, Search& search) {
-  const std::span open(search.open.data(), search.open_count);
+  std::span<const std::uint8_t> open(search.open.data(), search.open_count);
+  InplaceVector<std::uint8_t, kBatch> in_tunnels;
+  if (tuple.has_tunnel()) {
+    for (const std::uint8_t i : open) {
+      if (search.tunnel(i) != nullptr) in_tunnels.push(i);
+    }
+    open = {in_tunnels.begin(), in_tunnels.size()};
+  }
   for (const std::uint8_t i : open) {
-    search.hashes[i] = tuple.hash(search.keys[i]);
+    search.hashes[i] = tuple.hash(search.keys[i], search.tunnel(i));
     tuple.prefetch(search.hashes[i]);
   }
   for (const std::uint8_t i : open) tuple.prefetch_rule(search.hashes[i], rules_);
   for (const std::uint8_t i : open) {
-    const std::uint32_t id = tuple.find(search.hashes[i], search.keys[i], rules_);
+    const std::uint32_t id = tuple.find(search.hashes[i], search.keys[i], search.tunnel(i), rules_);
     std::uint32_t& best = search.found[i];
     if (id == kNoRule) continue;
     if (best == kNoRule || rules_[id].priority < rules_[best].priority) best = id;
@@ -132,13 +148,16 @@ void FlowTable::search(Search& search) {
   }
 }
 
-void FlowTable::find(std::span<const Key> keys, std::span<std::uint32_t> found) {
+/// The cache has no frames of tunnels as long as rules ask for what is in them: its keys are those
+/// of the tunnel's own headers.
+void FlowTable::find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found) {
   Search batch;
   batch.found = found;
+  batch.tunnels = tunnels;
   std::array<Cached*, kBatch> entries{};
   for (std::size_t i = 0; i < keys.size(); ++i) {
     batch.keys[i] = words(keys[i]);
-    if (!uses_cache_) continue;
+    if (!uses_cache_ || batch.tunnel(i) != nullptr) continue;
     entries[i] = &cached(batch.keys[i]);
     __builtin_prefetch(entries[i]);
     __builtin_prefetch(reinterpret_cast<const std::byte*>(entries[i]) + 64);
@@ -146,7 +165,7 @@ void FlowTable::find(std::span<const Key> keys, std::span<std::uint32_t> found) 
   std::array<std::uint8_t, kBatch> searched{};
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const bool is_known =
-        uses_cache_ && entries[i]->id != kNoRule && is_valid(*entries[i], keys[i]);
+        entries[i] != nullptr && entries[i]->id != kNoRule && is_valid(*entries[i], keys[i]);
     found[i] = is_known ? entries[i]->id : kNoRule;
     if (!is_known) batch.open[batch.open_count++] = static_cast<std::uint8_t>(i);
   }
@@ -154,14 +173,14 @@ void FlowTable::find(std::span<const Key> keys, std::span<std::uint32_t> found) 
   const std::size_t count = batch.open_count;
   search(batch);
   for (const std::uint8_t i : std::span(searched).first(count)) {
-    if (found[i] == kNoRule || !uses_cache_) continue;
+    if (found[i] == kNoRule || entries[i] == nullptr) continue;
     *entries[i] = {keys[i], found[i], rules_[found[i]].version, generation_};
   }
 }
 
-std::uint32_t FlowTable::find(const Key& key) {
+std::uint32_t FlowTable::find(const Key& key, const TunnelWords* tunnel) {
   std::uint32_t found = kNoRule;
-  find(std::span(&key, 1), std::span(&found, 1));
+  find(std::span(&key, 1), std::span(&tunnel, 1), std::span(&found, 1));
   return found;
 }
 

@@ -32,8 +32,12 @@ class FlowTable {
 
   /// Finds the rule for each key, kNoRule if there is none. At most kBatch at once: what the search
   /// will read is prefetched for all of them, so that waits for memory overlap.
-  void find(std::span<const Key> keys, std::span<std::uint32_t> found);
-  std::uint32_t find(const Key& key);
+  /// `tunnels`: for each key what is in the tunnel, null if there is none; empty: for all of them.
+  using Tunnels = std::span<const TunnelWords* const>;
+  void find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found);
+  std::uint32_t find(const Key& key, const TunnelWords* tunnel = nullptr);
+  /// Whether any rule asks for what is in tunnels.
+  bool has_tunnels() const { return tunnel_rules_ != 0; }
 
   const StoredRule& rule(std::uint32_t id) const { return rules_[id]; }
   bool has(std::uint32_t id) const { return id < rules_.size() && rules_[id].tuple != nullptr; }
@@ -52,7 +56,7 @@ class FlowTable {
     std::uint64_t generation = 0;
   };
   struct Search;
-  Tuple* tuple_of(const Key& mask);
+  Tuple* tuple_of(const Rule& rule);
   void sort_tuples();
   Cached& cached(const KeyWords& key);
   bool is_valid(const Cached& cached, const Key& key) const;
@@ -64,6 +68,7 @@ class FlowTable {
   std::vector<std::unique_ptr<Tuple>> tuples_;
   std::vector<StoredRule> rules_;
   std::uint32_t size_ = 0;
+  std::uint32_t tunnel_rules_ = 0;
   std::map<std::uint32_t, std::uint32_t> priorities_;  // How many rules have each.
   std::vector<Cached> cache_;
   std::uint64_t generation_ = 1;  // Entries of the cache with another one are stale.

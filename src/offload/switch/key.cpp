@@ -1,6 +1,7 @@
 #include "offload/switch/key.h"
 
 #include <cstring>
+#include <span>
 
 #include <netinet/in.h>
 
@@ -111,6 +112,43 @@ bool parse_transport(ByteSpan transport, Key& key) {
   }
 }
 
+/// Adds what is behind Ethernet to the key. Returns false if a header is malformed.
+bool parse_packet(std::uint16_t type, ByteSpan packet, Key& key) {
+  key.ether_type = {static_cast<std::uint8_t>(type >> 8), static_cast<std::uint8_t>(type)};
+  if (type != kTypeIpv4 && type != kTypeIpv6) return true;
+  const std::size_t header = type == kTypeIpv4 ? parse_ipv4(packet, key) : parse_ipv6(packet, key);
+  if (header == 0) return false;
+  return key.fragment == kLaterFragment || parse_transport(packet.subspan(header), key);
+}
+
+/// A tunnel's header, and where it begins.
+struct FoundTunnel {
+  wire::TunnelHeader header;
+  std::size_t at;
+};
+
+/// `key`: of this frame, which so is well-formed up to its ports.
+std::optional<FoundTunnel> tunnel_header_of(ByteSpan frame, const Key& key) {
+  const std::uint16_t type =
+      load_be<std::uint16_t>(std::as_bytes(std::span(key.ether_type)).data());
+  const bool is_ip = type == kTypeIpv4 || type == kTypeIpv6;
+  const bool is_udp = key.protocol == IPPROTO_UDP;
+  if (!is_ip || key.fragment != kNoFragment || (!is_udp && key.protocol != IPPROTO_GRE)) return {};
+  const std::size_t ip =
+      wire::kEthernetHeaderBytes + ((key.vlan_tag[0] & kTagPresent) != 0 ? wire::kVlanTagBytes : 0);
+  Key again;
+  const ByteSpan packet = frame.subspan(ip);
+  std::size_t at = ip + (type == kTypeIpv4 ? parse_ipv4(packet, again) : parse_ipv6(packet, again));
+  if (is_udp) at += wire::kUdpHeaderBytes;
+  const auto header =
+      is_udp ? wire::decode_udp_tunnel(
+                   load_be<std::uint16_t>(std::as_bytes(std::span(key.destination_port)).data()),
+                   frame.subspan(at))
+             : wire::decode_gre(frame.subspan(at));
+  if (!header) return {};
+  return FoundTunnel{*header, at};
+}
+
 }  // namespace
 
 std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
@@ -129,13 +167,32 @@ std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
     type = load_be<std::uint16_t>(frame.data() + at + 2);
     at += wire::kVlanTagBytes;
   }
-  key.ether_type = {static_cast<std::uint8_t>(type >> 8), static_cast<std::uint8_t>(type)};
-  if (type != kTypeIpv4 && type != kTypeIpv6) return key;
-  const ByteSpan packet = frame.subspan(at);
-  const std::size_t header = type == kTypeIpv4 ? parse_ipv4(packet, key) : parse_ipv6(packet, key);
-  if (header == 0) return {};
-  if (key.fragment != kLaterFragment && !parse_transport(packet.subspan(header), key)) return {};
+  if (!parse_packet(type, frame.subspan(at), key)) return {};
   return key;
+}
+
+std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
+  const auto header = tunnel_header_of(frame, key);
+  if (!header) return {};
+  TunnelKey tunnel{.kind = header->header.kind};
+  store_be(reinterpret_cast<std::byte*>(tunnel.id.data()), header->header.id);
+  store_be(reinterpret_cast<std::byte*>(tunnel.protocol.data()), header->header.protocol);
+  const ByteSpan inside = frame.subspan(header->at + header->header.bytes);
+  if (header->header.protocol != wire::kTypeTransparentEthernet) {
+    if (!parse_packet(header->header.protocol, inside, tunnel.inner)) return {};
+    return tunnel;
+  }
+  const auto inner = key_of(inside, 0);
+  if (!inner) return {};
+  tunnel.inner = *inner;
+  return tunnel;
+}
+
+std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol) {
+  const auto header = tunnel_header_of(frame, key);
+  if (!header) return 0;
+  protocol = header->header.protocol;
+  return header->at + header->header.bytes;
 }
 
 }  // namespace verbatim::offload

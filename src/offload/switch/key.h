@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "wire/net/tunnel/tunnel.h"
 
 namespace verbatim::offload {
 
@@ -44,8 +45,28 @@ inline Key masked(const Key& key, const Key& mask) {
   return std::bit_cast<Key>(both);
 }
 
+/// What rules match of a tunnel and of the frame in it: nine words.
+struct alignas(std::uint64_t) TunnelKey {
+  wire::TunnelKind kind = wire::TunnelKind::kNone;
+  std::uint8_t reserved = 0;
+  std::array<std::uint8_t, 2> protocol{};  // EtherType of what is in it; 0x6558: a frame.
+  std::array<std::uint8_t, 4> id{};        // VXLAN, Geneve: 24 bits; GRE: the key, 0 without one.
+  Key inner;                               // Without port and group; IP in GRE: without MACs.
+  friend bool operator==(const TunnelKey&, const TunnelKey&) = default;
+};
+
+using TunnelWords = std::array<std::uint64_t, 9>;
+static_assert(sizeof(TunnelKey) == sizeof(TunnelWords));
+inline TunnelWords words(const TunnelKey& key) { return std::bit_cast<TunnelWords>(key); }
+
 /// Returns the key of a frame that came from `port`; nothing if a header is malformed or cut short:
 /// such a frame is software's. One pass for speed: wire/net/frame.h knows more headers.
 std::optional<Key> key_of(ByteSpan frame, std::uint16_t port);
+
+/// Returns what is in the tunnel whose packet the frame is, VXLAN and Geneve by their UDP ports.
+/// `key`: the frame's. Nothing if it is none, or what is in it is malformed.
+std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key);
+/// Bytes before what is in the tunnel, whose EtherType is `protocol` then. 0: it is no tunnel's.
+std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol);
 
 }  // namespace verbatim::offload

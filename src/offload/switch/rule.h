@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/inplace_vector.h"
 #include "offload/switch/key.h"
@@ -30,13 +31,18 @@ enum class ActionKind : std::uint8_t {
   kSetVlanPriority,
   kEncapsulate,  // Puts a header of `value` bytes before the frame (tunnel.h), which follows
   kHeader,       // in actions of these: 16 bytes of it each, the rest in the last.
-  kDecapsulate,  // Takes away `value` bytes; 0: all before the inner frame of a VXLAN packet.
+  kDecapsulate,  // Takes away `value` bytes; 0: all before what is in the tunnel.
+  kMeter,        // Drops the frame unless meter `value` lets it pass (meter.h).
 };
-inline constexpr ActionKind kLastAction = ActionKind::kDecapsulate;
-constexpr bool is_edit(ActionKind kind) { return kind >= ActionKind::kSetDestinationMac; }
+inline constexpr ActionKind kLastAction = ActionKind::kMeter;
+constexpr bool is_edit(ActionKind kind) {
+  return kind >= ActionKind::kSetDestinationMac && kind <= ActionKind::kDecapsulate;
+}
 
 /// It needs packets as on the wire, and not large frames.
-constexpr bool is_tunnel(ActionKind kind) { return kind >= ActionKind::kEncapsulate; }
+constexpr bool is_tunnel(ActionKind kind) {
+  return kind >= ActionKind::kEncapsulate && kind <= ActionKind::kDecapsulate;
+}
 
 struct Action {
   ActionKind kind = ActionKind::kDrop;
@@ -48,6 +54,28 @@ struct Action {
 
 inline constexpr std::size_t kActionsMax = 16;
 using Actions = InplaceVector<Action, kActionsMax>;
+
+/// A number in a key, in network byte order, that must be in a range.
+struct Range {
+  bool is_inner = false;  // It is in the frame that is in a tunnel.
+  std::uint8_t at = 0;    // Its offset in the key.
+  std::uint8_t size = 0;  // Bytes, at most 16.
+  std::array<std::uint8_t, 16> mask{};
+  std::array<std::uint8_t, 16> low{};  // Both ends are in the range.
+  std::array<std::uint8_t, 16> high{};
+  friend bool operator==(const Range&, const Range&) = default;
+};
+inline constexpr std::size_t kRangesMax = 4;
+
+/// What few rules have.
+struct MoreMatch {
+  TunnelKey tunnel;
+  TunnelKey tunnel_mask;  // Without a kind: the rule asks for no tunnel.
+  InplaceVector<Range, kRangesMax> ranges;
+
+  bool has_tunnel() const { return tunnel_mask.kind != wire::TunnelKind::kNone; }
+  bool are_in_range(const KeyWords& key, const TunnelWords* tunnel) const;
+};
 
 /// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.
 enum class Domain : std::uint8_t { kTransfer, kIngress };
@@ -61,6 +89,7 @@ struct Rule {
   std::uint16_t group = 0;     // A search begins in group 0.
   Domain domain = Domain::kTransfer;
   Actions actions;
+  std::shared_ptr<const MoreMatch> more;  // Null: nothing. Shared, as rules are copied.
 };
 
 inline constexpr std::uint32_t kNoRule = 0xffffffff;

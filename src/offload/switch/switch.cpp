@@ -37,7 +37,7 @@ Result<void> check_actions(const Rule& rule) {
   bool edits = false;
   for (const Action& action : rule.actions) {
     outputs |= action.kind == ActionKind::kOutput;
-    edits |= is_edit(action.kind);
+    edits |= is_edit(action.kind) || action.kind == ActionKind::kMeter;
     if (is_fate(action.kind) && &action != &rule.actions.back()) {
       return why("an action after a drop or a jump");
     }
@@ -70,13 +70,22 @@ Result<void> Switch::insert(Rule rule) {
 }
 
 void Switch::begin(std::span<const Arrival> arrivals, Batch& batch) {
+  const bool has_tunnels = table_.has_tunnels();
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
     const auto key = key_of(arrivals[i].frame, arrivals[i].port);
     if (!key) continue;
+    if (has_tunnels) {
+      const auto tunnel = arrivals[i].is_plain ? tunnel_key_of(arrivals[i].frame, *key)
+                                               : std::optional<TunnelKey>();
+      if (tunnel) tunnels_[batch.count] = words(*tunnel);
+      in_tunnels_[batch.count] = tunnel ? &tunnels_[batch.count] : nullptr;
+    }
     batch.origin[batch.count] = static_cast<std::uint8_t>(i);
     batch.keys[batch.count++] = *key;
   }
-  table_.find(std::span(batch.keys).first(batch.count), std::span(batch.found).first(batch.count));
+  if (has_tunnels) batch.tunnels = std::span(in_tunnels_).first(batch.count);
+  table_.find(std::span(batch.keys).first(batch.count), batch.tunnels,
+              std::span(batch.found).first(batch.count));
 }
 
 /// Of addresses, protocol and ports: both words of ports, and the addresses.

@@ -15,6 +15,7 @@ struct Arrival {
   std::uint16_t port = 0;
   std::uint32_t packets = 1;
   std::uint64_t bytes = 0;  // Of all packets.
+  bool is_plain = true;     // It is one packet: a large one's are in no tunnel.
 };
 
 /// What becomes of a frame.
@@ -29,7 +30,7 @@ struct Verdict {
 class Switch {
  public:
   static constexpr std::size_t kBatch = FlowTable::kBatch;
-  static constexpr std::uint16_t kGroupsMax = 256;
+  static constexpr std::uint16_t kGroupsMax = 512;
   static constexpr std::uint16_t kIngressGroup = 0x8000;  // Added to the groups of that domain.
   static constexpr int kJumpsMax = 8;  // A frame that jumps on is a miss: rules may form a circle.
 
@@ -49,8 +50,8 @@ class Switch {
     for (std::size_t i = 0; i < batch.count; ++i) {
       Verdict& verdict = verdicts[batch.origin[i]];
       verdict.hash = batch.hash(i, seed_);
-      follow(batch.keys[i], batch.found[i], verdict,
-             [&](std::uint32_t id) { count(id, arrivals[batch.origin[i]]); });
+      follow(batch.keys[i], batch.tunnels.empty() ? nullptr : batch.tunnels[i], batch.found[i],
+             verdict, [&](std::uint32_t id) { count(id, arrivals[batch.origin[i]]); });
     }
   }
 
@@ -60,13 +61,15 @@ class Switch {
     std::array<std::uint32_t, kBatch> found;
     std::array<std::uint8_t, kBatch> origin;  // Of the arrivals; malformed ones are left out.
     std::size_t count = 0;
+    FlowTable::Tunnels tunnels;  // Empty: no rule asks for them.
     std::uint32_t hash(std::size_t i, std::uint64_t seed) const;
   };
   void begin(std::span<const Arrival> arrivals, Batch& batch);
 
   /// Jumps from rule to rule until one says what becomes of the frame.
   template <typename Count>
-  void follow(Key key, std::uint32_t found, Verdict& verdict, Count count) {
+  void follow(Key key, const TunnelWords* tunnel, std::uint32_t found, Verdict& verdict,
+              Count count) {
     for (int jumps = 0; jumps <= kJumpsMax; ++jumps) {
       if (found == kNoRule) {
         if (key.group >= kIngressGroup) return;
@@ -86,12 +89,15 @@ class Switch {
         const auto group = static_cast<std::uint16_t>(actions.back().value);
         key.group = static_cast<std::uint16_t>((key.group & kIngressGroup) | group);
       }
-      found = table_.find(key);
+      found = table_.find(key, tunnel);
     }
   }
 
   FlowTable table_;
   const std::uint64_t seed_;
+  // Of a batch's frames.
+  std::array<TunnelWords, kBatch> tunnels_{};
+  std::array<const TunnelWords*, kBatch> in_tunnels_{};
 };
 
 }  // namespace verbatim::offload

@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 
+#include "offload/switch/key.h"
 #include "offload/switch/segmentation.h"
 #include "wire/net/frame.h"
 #include "wire/net/ip.h"
@@ -84,10 +85,19 @@ void finish_tunnel_header(MutableByteSpan frame, std::size_t header_bytes,
   if (outer.udp != 0) finish_udp(frame, outer, flow_hash);
 }
 
-std::size_t vxlan_header_bytes(ByteSpan frame) {
-  const Outer outer = outer_of(frame);
-  const std::size_t bytes = outer.udp + wire::kUdpHeaderBytes + kVxlanBytes;
-  return outer.udp != 0 && frame.size() >= bytes + wire::kEthernetHeaderBytes ? bytes : 0;
+TunnelHeaders tunnel_headers(ByteSpan frame) {
+  const auto key = key_of(frame, 0);
+  if (!key) return {};
+  std::uint16_t protocol = wire::kTypeTransparentEthernet;
+  std::size_t bytes = tunnel_bytes(frame, *key, protocol);
+  if (bytes == 0 && key->protocol == IPPROTO_UDP) {  // VXLAN at another port.
+    const Outer outer = outer_of(frame);
+    bytes = outer.udp == 0 ? 0 : outer.udp + wire::kUdpHeaderBytes + kVxlanBytes;
+  }
+  if (bytes == 0 || bytes > frame.size()) return {};
+  const bool is_frame = protocol == wire::kTypeTransparentEthernet;
+  if (is_frame && frame.size() < bytes + wire::kEthernetHeaderBytes) return {};
+  return {bytes, is_frame ? std::uint16_t{0} : protocol};
 }
 
 }  // namespace verbatim::offload

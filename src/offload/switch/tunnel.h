@@ -17,7 +17,12 @@ inline constexpr std::size_t kTunnelHeaderMax = 128;
 /// the header, the checksum. `frame` begins with the header, and is a packet as on the wire.
 void finish_tunnel_header(MutableByteSpan frame, std::size_t header_bytes, std::uint32_t flow_hash);
 
-/// Bytes before the inner frame of a VXLAN packet; 0: it is none.
-std::size_t vxlan_header_bytes(ByteSpan frame);
+/// The headers before what is in a tunnel.
+struct TunnelHeaders {
+  std::size_t bytes = 0;          // 0: it is no packet of a tunnel.
+  std::uint16_t packet_type = 0;  // What follows is no frame, but a packet of this type.
+};
+/// Any UDP datagram that is not to Geneve's port counts as VXLAN.
+TunnelHeaders tunnel_headers(ByteSpan frame);
 
 }  // namespace verbatim::offload

@@ -5,9 +5,11 @@ namespace {
 constexpr std::uint32_t kSlotsMin = 16;
 }  // namespace
 
-Tuple::Tuple(const Key& mask, std::uint64_t seed)
+Tuple::Tuple(const Key& mask, const TunnelKey& tunnel_mask, std::uint64_t seed)
     : mask_(mask),
+      tunnel_mask_(tunnel_mask),
       mask_words_(words(mask)),
+      tunnel_mask_words_(words(tunnel_mask)),
       seed_(seed),
       slots_(kSlotsMin),
       slot_mask_(kSlotsMin - 1) {
@@ -15,20 +17,42 @@ Tuple::Tuple(const Key& mask, std::uint64_t seed)
     if (mask_words_[i] != 0) used_.push(i);
   }
   if (used_.size() % 2 != 0) used_.push(used_.back());
+  for (std::uint8_t i = 0; i < tunnel_mask_words_.size(); ++i) {
+    if (tunnel_mask_words_[i] != 0) tunnel_used_.push(i);
+  }
+}
+
+std::uint32_t Tuple::hash_of(const StoredRule& rule) const {
+  if (!has_tunnel()) return hash(words(rule.key), nullptr);
+  const TunnelWords tunnel = words(rule.more->tunnel);
+  return hash(words(rule.key), &tunnel);
+}
+
+bool Tuple::matches_more(const KeyWords& key, const TunnelWords* tunnel,
+                         const StoredRule& rule) const {
+  if (rule.more == nullptr) return true;
+  if (has_tunnel()) {
+    const TunnelWords wanted = words(rule.more->tunnel);
+    for (const std::uint8_t at : tunnel_used_) {
+      if ((((*tunnel)[at] ^ wanted[at]) & tunnel_mask_words_[at]) != 0) return false;
+    }
+  }
+  return rule.more->are_in_range(key, tunnel);
 }
 
 void Tuple::add(std::uint32_t id, const StoredRule& rule) {
   if ((filled_ + 1) * 2 > slots_.size()) rebuild();
-  put({hash(words(rule.key)), id + 1});
+  put({hash_of(rule), id + 1});
   ++filled_;
   ++live_;
+  asks_for_more_ |= rule.more != nullptr;
   ++priorities_[rule.priority];
   best_ = priorities_.begin()->first;
   has_one_priority_ = priorities_.size() == 1;
 }
 
 void Tuple::remove(std::uint32_t id, const StoredRule& rule) {
-  std::uint32_t at = hash(words(rule.key)) & slot_mask_;
+  std::uint32_t at = hash_of(rule) & slot_mask_;
   while (slots_[at].place != id + 1) at = (at + 1) & slot_mask_;
   slots_[at].place = kGone;
   --live_;

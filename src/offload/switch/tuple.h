@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "base/inplace_vector.h"
@@ -20,7 +21,9 @@ struct alignas(64) StoredRule {
   std::uint32_t priority = 0;
   std::uint32_t version = 1;    // Grows when a rule of this id is erased.
   std::vector<Action> actions;  // Most rules have one or two.
+  std::shared_ptr<const MoreMatch> more;
 };
+static_assert(sizeof(StoredRule) == 128);
 
 __extension__ using Wide = unsigned __int128;
 
@@ -38,9 +41,12 @@ inline constexpr std::array<std::uint64_t, 8> kSecrets{
 /// All rules with one mask: an open-addressed hash table of their ids.
 class Tuple {
  public:
-  Tuple(const Key& mask, std::uint64_t seed);
+  Tuple(const Key& mask, const TunnelKey& tunnel_mask, std::uint64_t seed);
 
   const Key& mask() const { return mask_; }
+  /// Without a kind: its rules ask for no tunnel.
+  const TunnelKey& tunnel_mask() const { return tunnel_mask_; }
+  bool has_tunnel() const { return tunnel_mask_.kind != wire::TunnelKind::kNone; }
   std::uint32_t rules() const { return live_; }
   std::uint32_t best_priority() const { return best_; }
 
@@ -48,13 +54,17 @@ class Tuple {
   void remove(std::uint32_t id, const StoredRule& rule);
 
   /// Of a key, masked or not. The products of pairs of words do not wait for each other.
-  std::uint32_t hash(const KeyWords& key) const {
+  /// `tunnel`: there is one if the tuple has one.
+  std::uint32_t hash(const KeyWords& key, const TunnelWords* tunnel) const {
     std::uint64_t state = seed_;
     for (std::size_t i = 0; i < used_.size(); i += 2) {
       const std::uint8_t one = used_[i];
       const std::uint8_t two = used_[i + 1];
       state += mix((key[one] & mask_words_[one]) ^ kSecrets[i] ^ seed_,
                    (key[two] & mask_words_[two]) ^ kSecrets[i + 1]);
+    }
+    for (const std::uint8_t at : tunnel_used_) {
+      state = mix(state ^ ((*tunnel)[at] & tunnel_mask_words_[at]), kSecrets[at & 7] + at);
     }
     return static_cast<std::uint32_t>(state ^ state >> 32);
   }
@@ -67,7 +77,7 @@ class Tuple {
     }
   }
   /// Returns the best rule that matches, or kNoRule.
-  std::uint32_t find(std::uint32_t hash, const KeyWords& key,
+  std::uint32_t find(std::uint32_t hash, const KeyWords& key, const TunnelWords* tunnel,
                      const std::vector<StoredRule>& rules) const;
 
  private:
@@ -77,14 +87,20 @@ class Tuple {
     std::uint32_t hash = 0;
     std::uint32_t place = kNever;  // The rule's id + 1.
   };
+  std::uint32_t hash_of(const StoredRule& rule) const;
   void put(Slot slot);
   void rebuild();
   bool matches(const KeyWords& key, const Key& rule) const;
+  bool matches_more(const KeyWords& key, const TunnelWords* tunnel, const StoredRule& rule) const;
 
   const Key mask_;
+  const TunnelKey tunnel_mask_;
   const KeyWords mask_words_;
+  const TunnelWords tunnel_mask_words_;
   const std::uint64_t seed_;
   InplaceVector<std::uint8_t, 8> used_;  // Words in which the mask has a bit, an even number.
+  InplaceVector<std::uint8_t, 9> tunnel_used_;
+  bool asks_for_more_ = false;  // A rule has a tunnel or ranges: they lie elsewhere.
   std::vector<Slot> slots_;
   std::uint32_t slot_mask_;
   std::uint32_t filled_ = 0;  // Slots that are not kNever.
@@ -101,7 +117,7 @@ inline bool Tuple::matches(const KeyWords& key, const Key& rule) const {
   return differs == 0;
 }
 
-inline std::uint32_t Tuple::find(std::uint32_t hash, const KeyWords& key,
+inline std::uint32_t Tuple::find(std::uint32_t hash, const KeyWords& key, const TunnelWords* tunnel,
                                  const std::vector<StoredRule>& rules) const {
   std::uint32_t best = kNoRule;
   for (std::uint32_t at = hash & slot_mask_; slots_[at].place != kNever;
@@ -110,6 +126,7 @@ inline std::uint32_t Tuple::find(std::uint32_t hash, const KeyWords& key,
     if (slot.hash != hash || slot.place == kGone) continue;
     const std::uint32_t id = slot.place - 1;
     if (!matches(key, rules[id].key)) continue;
+    if (asks_for_more_ && !matches_more(key, tunnel, rules[id])) continue;
     if (has_one_priority_) return id;
     if (best == kNoRule || rules[id].priority < rules[best].priority) best = id;
   }

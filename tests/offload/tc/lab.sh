@@ -20,10 +20,13 @@ rule() { tc filter add dev "$1" ingress "${@:2}"; } # rule INTERFACE [chain N] p
 packets() { tc -s filter show dev "$1" ingress ${2:+prio "$2"} | sed -n 's/.*Sent hardware \([0-9]*\) bytes \([0-9]*\) pkt.*/\2/p' | head -1; }
 rules() { nic show --json | sed -n 's/.*"rules": *\([0-9]*\).*/\1/p'; }
 
-card_up() { # card_up [OPTION...]
+card_start() { # card_start [OPTION...]: also in the place of one that was killed, whose interfaces are there.
   "$BUILD/bin/verbatim-nicd" --vfs 2 --rules 4096 --prefix f --device /dev/verbatim-nic --log $W/card.log "$@" &
   card=$!
   until_true 'nic show >/dev/null 2>&1' || fail "no card: $(cat $W/card.log)"
+}
+card_up() { # card_up [OPTION...]
+  card_start "$@"
   local i
   printf '%s\n' "link set fvf0 netns n0 name eth0" "link set fvf1 netns n1 name eth0" "link set $UP up" "link set $V0 up" "link set $V1 up" | ip -batch -
   for i in 1 2; do # Few processes: in the guest each takes its time.

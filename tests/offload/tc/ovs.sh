@@ -54,7 +54,7 @@ check_ovs_card_killed() { # Open vSwitch lives, and goes on with the next card.
   ovs_up
   until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 10 || fail "no ping"
   kill -9 "$card"; wait "$card"
-  card_up
+  card_start
   until_true '[[ $(lost n0 10.9.0.2 3 0.3 2) == 0 ]]' 20 || fail "no ping after it"
   until_true '[[ $(offloaded) -ge 2 ]]' || fail "not offloaded"
 }

@@ -95,7 +95,7 @@ check_killed() { # The card ends: the next one gets the rules, and counters go o
   [[ $(packets $V0) -ge 20 ]] || fail "counters went back"
   local was
   was=$(packets $V0)
-  card_up
+  card_start
   until_true '[[ $(rules) == 2 ]]' || fail "$(rules) rules came back"
   [[ $(lost n0 10.9.0.2 20 0.02) == 0 ]] || fail "lost"
   [[ $(packets $V0) -ge $((was + 20)) ]] || fail "$was, then $(packets $V0) packets"

@@ -1,0 +1,80 @@
+#include "offload/driver/ageing.h"
+
+#include <array>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "sim/random.h"
+
+namespace verbatim::offload::driver {
+namespace {
+
+struct World {
+  Ageing ageing;
+  std::map<std::uint32_t, std::uint64_t> packets;
+  std::array<int, 8> contexts{};
+  TimeNs now = 0;
+
+  Age* add(std::uint32_t rule, unsigned seconds) {
+    return ageing.add(rule, &contexts[rule], seconds * kSecond, packets[rule], now);
+  }
+  bool look(TimeNs later) {
+    now += later;
+    return ageing.look(now, [&](std::uint32_t rule) { return packets[rule]; });
+  }
+  std::size_t aged() { return ageing.aged(nullptr, 0); }
+};
+
+TEST(Ageing, ARuleWithoutTrafficAgesAndTellsOnce) {
+  World world;
+  world.add(1, 3);
+  EXPECT_FALSE(world.look(2 * kSecond));
+  EXPECT_EQ(world.aged(), 0u);
+  EXPECT_TRUE(world.look(kSecond));
+  EXPECT_FALSE(world.look(kSecond));
+  void* context = nullptr;
+  EXPECT_EQ(world.ageing.aged(&context, 1), 1u);
+  EXPECT_EQ(context, &world.contexts[1]);
+  EXPECT_FALSE(world.look(kSecond)) << "nothing new has aged";
+}
+
+TEST(Ageing, TrafficKeepsARuleAndBringsItBack) {
+  World world;
+  world.add(1, 3);
+  for (int i = 0; i < 10; ++i) {
+    ++world.packets[1];
+    EXPECT_FALSE(world.look(2 * kSecond));
+  }
+  EXPECT_TRUE(world.look(3 * kSecond));
+  ++world.packets[1];
+  world.look(kSecond);
+  EXPECT_EQ(world.aged(), 0u);
+}
+
+TEST(Ageing, IsToldAgainAfterTheUserHasAsked) {
+  World world;
+  world.add(1, 1);
+  world.add(2, 2);
+  EXPECT_TRUE(world.look(kSecond));
+  EXPECT_FALSE(world.look(kSecond)) << "the user has not asked";
+  EXPECT_EQ(world.aged(), 2u);
+  world.add(3, 1);
+  EXPECT_TRUE(world.look(kSecond));
+}
+
+TEST(Ageing, ARemovedRuleIsToldNoMore) {
+  World world;
+  Age* const one = world.add(1, 1);
+  world.add(2, 1);
+  Age* const three = world.add(3, 1);
+  world.look(kSecond);
+  world.ageing.remove(one);
+  world.ageing.remove(three);
+  void* contexts[4]{};
+  EXPECT_EQ(world.ageing.aged(contexts, 4), 1u);
+  EXPECT_EQ(contexts[0], &world.contexts[2]);
+}
+
+}  // namespace
+}  // namespace verbatim::offload::driver
