@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "ulp/target_tree/lio/lio.h"
 #include "ulp/target_tree/nvmet.h"
 #include "ulp/target_tree/parsers.h"
@@ -42,6 +43,21 @@ unsigned mode_of(std::string_view text) {
   return mode;
 }
 
+/// What programs save lies in `kept`; where that cannot be, in the runtime folder, which goes with
+/// the target.
+void link_saved(const std::string& folder, const std::string& kept) {
+  for (const char* const name : {"rtslib", "nvmet"}) {
+    std::error_code error;
+    std::filesystem::create_directories(kept + "/" + name + "/backup", error);
+    if (!error)
+      std::filesystem::create_directory_symlink(kept + "/" + name, folder + "/" + name, error);
+    if (!error) continue;
+    log(LogLevel::warn, "what {} saves is lost with this target: {}: {}", name, kept,
+        error.message());
+    std::filesystem::create_directories(folder + "/" + name + "/backup", error);
+  }
+}
+
 }  // namespace
 
 LiveTree::LiveTree() : tree_(*this) {
@@ -64,15 +80,21 @@ Result<void> LiveTree::open(service::Loop& loop, const std::string& folder,
   std::filesystem::remove_all(folder, error);
   std::filesystem::create_directories(folder + "/run", error);
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  for (const char* const name : {"rtslib", "nvmet"}) {
-    std::filesystem::create_directories(kept + "/" + name + "/backup", error);
-    if (error) return refuse(error.value(), kept + ": " + error.message());
-    std::filesystem::create_directory_symlink(kept + "/" + name, folder + "/" + name, error);
-  }
+  link_saved(folder, kept);
   path_ = folder;
   auto made = TreeFolder::create(tree_, folder + "/config");
   if (!made) return std::unexpected(made.error());
   folder_.emplace(std::move(*made));
+  const auto shown = show(loop, folder);
+  if (shown || shown.error().code != ENAMETOOLONG) return shown;
+  log(LogLevel::warn,
+      "targetcli and nvmetcli cannot reach this target: set XDG_RUNTIME_DIR to a shorter path ({})",
+      shown.error().text);
+  return {};
+}
+
+/// Opens the sockets by which programs see the tree.
+Result<void> LiveTree::show(service::Loop& loop, const std::string& folder) {
   auto socket =
       TreeSocket::create(loop, folder + "/socket",
                          [this](TreeRequest asked, const std::string& path,

@@ -36,6 +36,7 @@ class LiveTree final : private target_tree::Hooks {
   const target_tree::Tree& tree() const { return tree_; }
 
  private:
+  Result<void> show(service::Loop& loop, const std::string& folder);
   int on_write(const target_tree::Node& directory, std::string_view attribute,
                std::string_view value) override;
   int on_make(const target_tree::Node& directory) override;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,13 @@ class LiveTreeTest : public testing::Test {
                   "/sys/kernel/config/target/core/rd_mcp_0/d"),
               0);
   }
-  void open() {
+  void make_folder() {
     char name[] = "/tmp/verbatim-live-tree.XXXXXX";
     folder = mkdtemp(name);
     loop = *service::Loop::create([] { return TimeNs{0}; });
+  }
+  void open() {
+    make_folder();
     ASSERT_TRUE(tree.open(*loop, folder + "/target", folder + "/kept"));
   }
 
@@ -129,6 +133,15 @@ TEST_F(LiveTreeTest, AConnectionThatHasOpenedAnAttributeIsADescriptor) {
   EXPECT_EQ(say("otarget/dbroot"), "0 ");
   EXPECT_EQ(say("/tmp\n"), "0 5");
   EXPECT_EQ(say("gtarget/dbroot"), std::to_string(ENOENT) + " ") << "is written now: no folder";
+}
+
+TEST_F(LiveTreeTest, WithoutAHomeAndInALongFolderItServes) {
+  make_folder();
+  std::ofstream(folder + "/file").put('x');
+  const std::string longest = folder + "/" + std::string(120, 'x');
+  ASSERT_TRUE(tree.open(*loop, longest, folder + "/file/kept"));
+  EXPECT_TRUE(std::filesystem::is_directory(longest + "/rtslib/backup"));
+  EXPECT_EQ(ask(TreeRequest::make, "target/iscsi"), 0);
 }
 
 }  // namespace
