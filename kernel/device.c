@@ -189,10 +189,10 @@ static void catch_up(struct work_struct* work) {
   bool is_done;
 
   rtnl_lock();
-  nic_ports_start(card);
+  is_done = nic_ports_start(card);
   rtnl_unlock();
   mutex_lock(&card->lock);
-  is_done = nic_rules_replay(card);
+  is_done = nic_rules_replay(card) && is_done;
   mutex_unlock(&card->lock);
   if (!is_done) mod_delayed_work(system_wq, &card->catch_up, HZ / 10);
 }

@@ -76,13 +76,14 @@ struct nic_card {
 /* commands.c; the lock is held */
 int nic_command(struct nic_card* card, const struct vnic_command* command);
 int nic_port_command(struct nic_card* card, u32 operation, u16 port);
+static inline bool nic_is_silent(int error) { return error == -ETIMEDOUT || error == -EBUSY; }
 void nic_ring(struct nic_card* card);
 
 /* ports.c */
 int nic_ports_create(struct nic_card* card);
 void nic_ports_destroy(struct nic_card* card);
 void nic_ports_reset(struct nic_card* card); /* rtnl is held; no card is attached. */
-void nic_ports_start(struct nic_card* card); /* rtnl is held. */
+bool nic_ports_start(struct nic_card* card); /* rtnl is held. False: again, it does not answer. */
 void nic_ports_interrupt(struct nic_card* card);
 void nic_ports_link(struct nic_card* card, bool is_up);
 bool nic_is_port(const struct net_device* netdev, const struct nic_card* card);

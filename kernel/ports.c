@@ -258,14 +258,16 @@ void nic_ports_reset(struct nic_card* card) {
   }
 }
 
-void nic_ports_start(struct nic_card* card) {
+bool nic_ports_start(struct nic_card* card) {
   u32 i;
 
   for (i = 0; i < card->attach.welcome.ports; ++i) {
     struct nic_port* port = card->ports[i];
 
-    if (port && netif_running(port->netdev)) tell_card(port, VNIC_START);
+    if (!port || !netif_running(port->netdev)) continue;
+    if (nic_is_silent(tell_card(port, VNIC_START))) return false;
   }
+  return true;
 }
 
 void nic_ports_interrupt(struct nic_card* card) {

@@ -228,8 +228,6 @@ void nic_rules_lose(struct nic_card* card) {
   }
 }
 
-static bool is_silent(int error) { return error == -ETIMEDOUT || error == -EBUSY; }
-
 bool nic_rules_replay(struct nic_card* card) {
   struct nic_rule *rule, *next;
   int bucket;
@@ -244,7 +242,7 @@ bool nic_rules_replay(struct nic_card* card) {
 
     if (rule->is_inserted || rule->is_elsewhere || !READ_ONCE(card->is_attached)) continue;
     error = insert(card, rule);
-    if (is_silent(error)) return false;
+    if (nic_is_silent(error)) return false;
     if (error) dev_warn(&card->device->dev, "a rule is lost: %d\n", error);
   }
   return true;
