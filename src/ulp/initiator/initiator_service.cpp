@@ -14,7 +14,7 @@
 #include "service/daemon.h"
 #include "ulp/initiator/files.h"
 #include "ulp/initiator/links.h"
-#include "ulp/initiator/nvme_controllers.h"
+#include "ulp/initiator/nvme/nvme_controllers.h"
 #include "ulp/initiator/program_socket.h"
 #include "ulp/initiator/srp_logins.h"
 

@@ -1,4 +1,4 @@
-#include "ulp/initiator/nvme_controllers.h"
+#include "ulp/initiator/nvme/nvme_controllers.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -105,7 +105,6 @@ bool NvmeControllers::advance(Controller& controller, TimeNs now) {
         if (found == nullptr || found->phase != Phase::asking) return;
         join(*found);
         take_spaces(*found, spaces);
-        found->phase = Phase::starting;
       });
       return true;
     case Phase::asking:
@@ -165,7 +164,7 @@ void NvmeControllers::take_spaces(Controller& controller, const std::vector<Nvme
     disks.push_back({.device = device, .space = space, .process = nullptr});
     start_disk(controller, disks.back());
   }
-  call_all(controller.on_spaces, 0);
+  controller.phase = Phase::starting;
   has_changed_ = true;
 }
 
@@ -195,6 +194,7 @@ void NvmeControllers::show(Controller& controller) {
           disk.process->words());
   }
   controller.phase = Phase::serving;
+  call_all(controller.on_spaces, 0);
   controller.shown = controller.engine->state();
   if (controller.connected != nullptr)
     std::exchange(controller.connected, nullptr)(

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "ulp/initiator/fabrics_options.h"
 #include "ulp/initiator/links.h"
+#include "ulp/initiator/nvme/fabrics_options.h"
 #include "ulp/nvmeof/host/initiator.h"
 
 namespace verbatim::ulp::initiator {

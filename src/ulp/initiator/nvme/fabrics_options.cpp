@@ -1,4 +1,4 @@
-#include "ulp/initiator/fabrics_options.h"
+#include "ulp/initiator/nvme/fabrics_options.h"
 
 #include <algorithm>
 #include <cerrno>

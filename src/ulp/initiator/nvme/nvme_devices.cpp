@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "ulp/initiator/nvme_controllers.h"
+#include "ulp/initiator/nvme/nvme_controllers.h"
 
 /// What programs ask of devices and of files in /sys that exist while a controller does.
 namespace verbatim::ulp::initiator {
@@ -13,7 +13,7 @@ namespace {
 
 // Numbers of ioctls of type 'N'.
 constexpr std::uint32_t kId = 0x40, kAdmin = 0x41, kReset = 0x44, kRescan = 0x46, kAdmin64 = 0x47;
-constexpr std::uint32_t kDataBytesMax = Link::kBytes;
+static_assert(DeviceRequest::kDataBytesMax <= Link::kBytes);
 
 std::optional<std::uint32_t> take_number(std::string_view& text) {
   std::uint32_t number = 0;
@@ -69,26 +69,6 @@ std::string answer_of(int result, std::uint64_t value = 0, ByteSpan data = {}) {
 
 }  // namespace
 
-std::optional<DeviceRequest> decode_device_request(ByteSpan message) {
-  constexpr std::size_t kCommandAt = 8, kCommandBytes = 80, kDataAt = kCommandAt + kCommandBytes;
-  constexpr std::size_t kSpaceAt = 4, kDwordsAt = 40;
-  if (message.size() < kDataAt) return {};
-  const auto word = [&](std::size_t at) { return load_le<std::uint32_t>(&message[at]); };
-  DeviceRequest request{.number = word(0), .data_bytes = word(4)};
-  const ByteSpan command = message.subspan(kCommandAt, kCommandBytes);
-  const auto opcode = std::to_integer<std::uint8_t>(command[0]);
-  request.is_to_device = (opcode & 1) != 0;
-  request.is_from_device = (opcode & 2) != 0;
-  request.command.opcode = nvmeof::AdminOpcode{opcode};
-  request.command.namespace_id = load_le<std::uint32_t>(&command[kSpaceAt]);
-  for (std::size_t i = 0; i < request.command.dwords.size(); ++i)
-    request.command.dwords[i] = load_le<std::uint32_t>(&command[kDwordsAt + 4 * i]);
-  request.data = message.subspan(kDataAt);
-  const std::size_t expected = request.is_to_device ? request.data_bytes : 0;
-  if (request.data_bytes > kDataBytesMax || request.data.size() != expected) return {};
-  return request;
-}
-
 const NvmeControllers::Disk* NvmeControllers::find_disk(std::uint32_t subsystem,
                                                         std::uint32_t device) const {
   for (const auto& one : subsystems_) {
@@ -128,7 +108,8 @@ void NvmeControllers::write(const std::string& path, std::string_view text, Done
     controller->on_spaces.push_back(std::move(done));
     return controller->engine->ask_spaces(
         [this, number = file->controller](const std::vector<NvmeSpace>& spaces) {
-          if (Controller* const found = find(number)) take_spaces(*found, spaces);
+          Controller* const found = find(number);
+          if (found != nullptr && found->phase == Phase::serving) take_spaces(*found, spaces);
         });
   }
   has_changed_ = true;

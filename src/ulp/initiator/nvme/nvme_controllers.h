@@ -11,23 +11,11 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "ulp/initiator/disk_process.h"
-#include "ulp/initiator/nvme_controller.h"
-#include "ulp/initiator/nvme_files.h"
+#include "ulp/initiator/nvme/device_request.h"
+#include "ulp/initiator/nvme/nvme_controller.h"
+#include "ulp/initiator/nvme/nvme_files.h"
 
 namespace verbatim::ulp::initiator {
-
-/// An ioctl of a program on a device, as the view's library sends it (src/dropin/view/initiator.h):
-/// the number, how many bytes of data, struct nvme_passthru_cmd in 80 bytes, and what goes to the
-/// device.
-struct DeviceRequest {
-  std::uint32_t number = 0;
-  std::uint32_t data_bytes = 0;
-  bool is_to_device = false, is_from_device = false;
-  nvmeof::AdminCommand command;
-  ByteSpan data;
-};
-/// None: it is none, or its lengths are wrong.
-std::optional<DeviceRequest> decode_device_request(ByteSpan message);
 
 /// Controllers that programs have connected to by /dev/nvme-fabrics, with the disks of their
 /// subsystems. As Linux answers it, and shows it to nvme-cli.

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "ulp/initiator/files.h"
-#include "ulp/initiator/nvme_controller.h"
+#include "ulp/initiator/nvme/nvme_controller.h"
 
 namespace verbatim::ulp::initiator {
 

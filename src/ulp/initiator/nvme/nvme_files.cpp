@@ -1,4 +1,4 @@
-#include "ulp/initiator/nvme_files.h"
+#include "ulp/initiator/nvme/nvme_files.h"
 
 #include <utility>
 

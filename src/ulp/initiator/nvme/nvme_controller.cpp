@@ -1,4 +1,4 @@
-#include "ulp/initiator/nvme_controller.h"
+#include "ulp/initiator/nvme/nvme_controller.h"
 
 #include <algorithm>
 #include <cerrno>
