@@ -48,7 +48,7 @@ end
 # Whether a disk's URL is asked for, or one of its options.
 function __verbatim_is_in_disk
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and test $words[2] = disk; and not test "$words[3]" = list
+    test (count $words) -ge 2; and test $words[2] = disk; and not contains -- "$words[3]" list up down
 end
 
 function __verbatim_is_in_disk_list
@@ -80,7 +80,7 @@ complete -c verbatim -n __verbatim_is_before_command -a capture -d 'Write a node
 complete -c verbatim -n __verbatim_is_before_command -a fault -d 'Inject faults into packets of programs that run'
 complete -c verbatim -n __verbatim_is_before_command -a doctor -d 'Tell what is wrong with this machine or a program'
 
-set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping'
+set -l has_node_options '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping'
 complete -c verbatim -n $has_node_options -x -l node -a '(__verbatim_nodes)' -d 'Name of the node'
 complete -c verbatim -n $has_node_options -x -l address -a '127.0.0.2 127.0.0.3 127.0.0.4' -d 'IP address of the node'
 complete -c verbatim -n $has_node_options -x -l protocol -a 'roce iwarp' -d 'What its adapter speaks'
@@ -99,8 +99,8 @@ complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this 
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
 complete -c verbatim -n '__verbatim_is_in run' -l rds -d 'It has AF_RDS sockets'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a up -d 'Keep a broker'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a down -d 'End the broker'
@@ -165,6 +165,8 @@ complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-initiator
 complete -c verbatim -n '__verbatim_is_in_group target up' -l allow-any-initiator -d 'All initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_group target show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_in_disk -a list -d 'Show the disks that are served'
+complete -c verbatim -n __verbatim_is_in_disk -a up -d 'Start what keeps programs\' logins'
+complete -c verbatim -n __verbatim_is_in_disk -a down -d 'End the logins of a node\'s programs'
 complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
 complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an IQN or NQN'

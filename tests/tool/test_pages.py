@@ -73,7 +73,7 @@ class Commands(unittest.TestCase):
 
     def test_options_of_the_agent(self):
         self.assertEqual(flags(page("verbatimd.8")), command_help.agent_options(BUILD, "verbatimd"))
-        for kind in ("target", "nfs-serve", "nfs-client", "ipoib", "lnet", "rds"):
+        for kind in ("target", "nfs-serve", "nfs-client", "ipoib", "lnet", "rds", "initiator"):
             told = section(page("verbatim-ulpd.8"), f".Ss verbatim-ulpd {kind}")
             self.assertEqual(flags(told), command_help.agent_options(BUILD, "verbatim-ulpd", kind))
         self.assertEqual(flags(page("verbatim-fabricd.8")), command_help.agent_options(BUILD, "verbatim-fabricd"))

@@ -167,9 +167,12 @@ void add_disk(CLI::App& app, int& exit_status) {
   auto* up = disk->add_subcommand("up", "Start what keeps programs' logins; they start it, too");
   auto logins = std::make_shared<ServiceChoice>();
   add_service_options(*up, *logins);
+  auto* down = disk->add_subcommand("down", "End the logins of a node's programs, and their disks");
+  add_service_options(*down, *logins);
+  down->callback([logins, &exit_status] { exit_status = end_logins(*logins); });
   up->callback([logins, &exit_status] { exit_status = start_logins(*logins); });
-  disk->callback([form, listing, up, &exit_status] {
-    if (!listing->parsed() && !up->parsed()) exit_status = serve(*form);
+  disk->callback([form, listing, up, down, &exit_status] {
+    if (!listing->parsed() && !up->parsed() && !down->parsed()) exit_status = serve(*form);
   });
 }
 

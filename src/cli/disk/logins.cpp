@@ -1,5 +1,6 @@
 #include "cli/disk/logins.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -25,6 +26,12 @@ Result<void> show_logins(const NodeChoice& node, const HostChoice& host) {
 int start_logins(const ServiceChoice& choice) {
   if (service::process_of(service_name(kKind.kind, choice)) != 0) return 0;
   return start_service(kKind, choice, {});
+}
+
+int end_logins(const ServiceChoice& choice) {
+  const auto ended = service::end(service_name(kKind.kind, choice));
+  if (ended || ended.error().code == ENOENT) return 0;
+  return fail_service(kKind, "down", ended.error().text);
 }
 
 }  // namespace verbatim::cli

@@ -10,5 +10,7 @@ Result<void> show_logins(const NodeChoice& node, const HostChoice& host);
 
 /// Starts the keeper of a node's, or a host's, logins unless it runs. The exit status.
 int start_logins(const ServiceChoice& choice);
+/// Ends it with all logins and disks.
+int end_logins(const ServiceChoice& choice);
 
 }  // namespace verbatim::cli

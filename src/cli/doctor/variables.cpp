@@ -101,6 +101,8 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_HOST", check_anything},
     {"VERBATIM_VIEW", check_anything},
     {"VERBATIM_TARGET", check_anything},
+    {"VERBATIM_INITIATOR", check_anything},
+    {"VERBATIM_PROGRAM", check_program},
     {"VERBATIMD", check_program},
 });
 

@@ -14,13 +14,16 @@
 #include "service/daemon.h"
 #include "ulp/initiator/files.h"
 #include "ulp/initiator/links.h"
+#include "ulp/initiator/nvme/nvme_controllers.h"
 #include "ulp/initiator/program_socket.h"
 #include "ulp/initiator/srp_logins.h"
 
 namespace verbatim::ulp::initiator {
 namespace {
 
-/// "…/srp-DEVICE-PORT/add_target".
+constexpr std::string_view kFabrics = "/dev/nvme-fabrics";
+
+/// "/sys/class/infiniband_srp/srp-DEVICE-PORT/add_target".
 struct SrpFile {
   std::string device, port;
 };
@@ -84,21 +87,23 @@ class InitiatorService final : public std::enable_shared_from_this<InitiatorServ
     files_.emplace(std::move(*files));
     adapter_.emplace(loop);
     srp_.emplace(loop, *adapter_, *files_, daemon.name());
+    nvme_.emplace(loop, *adapter_, *files_, daemon.name());
     auto socket = ProgramSocket::create(loop, *folder + "/socket", *this);
     if (!socket) return std::unexpected(socket.error());
     socket_ = std::move(*socket);
     idleness_.emplace(loop, [this] { return is_idle() && socket_->connection_count() == 0; });
-    daemon.on_status(
-        [this, self = shared_from_this()] { return nlohmann::json{{"srp", srp_->status()}}; });
-    daemon.on_stop([this] { srp_->stop(); }, [this] { return is_idle(); });
+    daemon.on_status([this, self = shared_from_this()] {
+      return nlohmann::json{{"srp", srp_->status()}, {"nvme", nvme_->status()}};
+    });
+    daemon.on_stop([this] { srp_->stop(), nvme_->stop(); }, [this] { return is_idle(); });
     return {};
   }
 
  private:
-  bool is_idle() const { return srp_->is_idle() && adapter_->is_idle(); }
+  bool is_idle() const { return srp_->is_idle() && nvme_->is_idle() && adapter_->is_idle(); }
 
   int on_open(const std::string& path) override {
-    if (add_target_of(path)) return 0;
+    if (path == kFabrics || add_target_of(path) || nvme_->has(path)) return 0;
     const auto host = removed_host_of(path);
     return host && srp_->has(*host) ? 0 : ENOENT;
   }
@@ -107,15 +112,31 @@ class InitiatorService final : public std::enable_shared_from_this<InitiatorServ
     const auto done = [this, file, size = message.size()](int code) {
       socket_->answer(file, code, std::to_string(size));
     };
+    if (path == kFabrics)
+      return nvme_->connect(std::string(message),
+                            [this, file, size = message.size()](int code, const std::string& text) {
+                              socket_->answer(file, code, std::to_string(size), text);
+                            });
+    if (path.starts_with("/dev/")) return control(file, path, message);
+    if (path.starts_with("/sys/class/nvme/")) return nvme_->write(path, message, done);
     if (const auto target = add_target_of(path))
       return srp_->add(std::string(message), target->device, target->port, done);
     if (const auto host = removed_host_of(path)) return srp_->remove(*host, done);
     done(EINVAL);
   }
 
+  void control(OpenFile file, const std::string& path, std::string_view message) {
+    const auto request = decode_device_request(std::as_bytes(std::span(message)));
+    const auto done = [this, file](int code, const std::string& answer) {
+      socket_->answer(file, code, answer);
+    };
+    return request ? nvme_->control(path, *request, done) : done(EINVAL, "");
+  }
+
   std::optional<Files> files_;
   std::optional<Adapter> adapter_;
   std::optional<SrpLogins> srp_;
+  std::optional<NvmeControllers> nvme_;
   std::unique_ptr<ProgramSocket> socket_;
   std::optional<Idleness> idleness_;
 };

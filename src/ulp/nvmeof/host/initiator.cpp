@@ -16,12 +16,11 @@ namespace {
 
 constexpr Channel kAdmin{0}, kIo{1};
 constexpr std::uint32_t kAdminEntries = 32;
-constexpr std::uint32_t kKeepAliveMs = 15'000;
 constexpr std::uint32_t kReceiveBytes = 64;
 constexpr std::uint32_t kArenaBytes = 4096;
 constexpr std::uint64_t kEnable = 0x460001, kShutDown = 0x464001;  // CC
 constexpr std::uint32_t kQueueCount = 0x07;                        // Of Set Features.
-constexpr CommandId kAdminId{1}, kKeepAliveId{2};
+constexpr CommandId kAdminId{1}, kKeepAliveId{2}, kPassedId{3};
 constexpr TimeNs kReadyAgain = 100 * kMillisecond;
 
 constexpr std::string_view kRejections[] = {
@@ -98,9 +97,10 @@ AdminCommand Initiator::connect_command(std::uint16_t queue, std::uint32_t comma
                      .host = settings_.host},
          std::span<std::byte, ConnectData::kSize>(scratch_.data(), ConnectData::kSize));
   AdminCommand command{.data = describe_scratch(ConnectData::kSize)};
-  put_connect(
-      {.queue_id = queue, .commands = commands, .keep_alive_ms = queue == 0 ? kKeepAliveMs : 0},
-      command);
+  put_connect({.queue_id = queue,
+               .commands = commands,
+               .keep_alive_ms = queue == 0 ? settings_.keep_alive_ms : 0},
+              command);
   return command;
 }
 
@@ -170,12 +170,15 @@ ReceiveUse Initiator::on_message(Channel channel, const Message& message, TimeNs
 
 void Initiator::on_admin(const Completion& completion, TimeNs now, InitiatorOutput& out) {
   if (completion.command == kKeepAliveId) return static_cast<void>(is_asked_ = false);
+  if (completion.command == kPassedId && std::exchange(is_passing_, false))
+    return static_cast<void>(passed_answer_ = completion);
   const bool is_waited_for = step_ != Step::io_connect && step_ != Step::serving;
   if (completion.command != kAdminId || !is_waited_for)
     return close(fmt::format("the target answers admin command {}, which is not under way",
                              raw(completion.command)),
                  false, out);
   if (completion.status == Status::success) return on_step(completion, now, out);
+  was_refused_ = true;
   if (step_ == Step::connect)
     return close(words_of_connect(completion.status),
                  completion.status != Status::connect_controller_busy, out);
@@ -217,7 +220,7 @@ void Initiator::on_step(const Completion& completion, TimeNs now, InitiatorOutpu
 
 void Initiator::take_capabilities(std::uint64_t capabilities, InitiatorOutput& out) {
   constexpr std::uint64_t kNvmCommands = std::uint64_t{1} << 37;
-  if ((capabilities & kNvmCommands) == 0)
+  if (settings_.has_disk && (capabilities & kNvmCommands) == 0)
     return close("the controller has no NVM command set: it is for discovery", true, out);
   const auto most = static_cast<std::uint32_t>(capabilities & 0xffff) + 1;  // MQES
   entries_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(entries_, most));
@@ -236,6 +239,11 @@ void Initiator::take_status(std::uint64_t status, TimeNs now, InitiatorOutput& o
 void Initiator::take_controller(InitiatorOutput& out) {
   found_ = decode_controller(
       std::span<const std::byte, kIdentifyBytes>(scratch_.data(), kIdentifyBytes));
+  if (!settings_.has_disk) {
+    step_ = Step::serving;
+    facts_.emplace();
+    return;
+  }
   if (!found_.has_keyed_descriptors)
     return close("the target has no keyed SGLs, which RDMA needs", true, out);
   AdminCommand command{.opcode = AdminOpcode::set_features};
@@ -304,11 +312,33 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
         return entry.is_taken && elapsed(entry.sent_at, now) >= kCommandPatience;
       }))
     return close("the target does not answer a command within 30 s", false, out);
-  if (elapsed(asked_at_, now) < kKeepAlive) return;
-  if (is_asked_) return close("the target does not answer Keep Alive within 5 s", false, out);
+  if (is_passing_ && elapsed(passed_at_, now) >= kCommandPatience)
+    return close("the target does not answer an admin command within 30 s", false, out);
+  if (settings_.keep_alive_ms == 0 || elapsed(asked_at_, now) < keep_alive()) return;
+  if (is_asked_)
+    return close(fmt::format("the target does not answer Keep Alive within {} ms",
+                             keep_alive() / kMillisecond),
+                 false, out);
   is_asked_ = true;
   asked_at_ = now;
   send_admin(kAdmin, {.opcode = AdminOpcode::keep_alive, .id = kKeepAliveId}, out);
+}
+
+bool Initiator::pass(AdminCommand command, const storage::PeerMemory& data, TimeNs now,
+                     InitiatorOutput& out) {
+  arena_.clear();
+  if (step_ != Step::serving || is_closing_ || is_passing_) return false;
+  is_passing_ = true;
+  passed_at_ = now;
+  command.id = kPassedId;
+  command.data = {};
+  if (data.bytes() != 0)
+    command.data = {.kind = DataDescriptor::Kind::keyed,
+                    .address = data.address(),
+                    .bytes = data.bytes(),
+                    .key = data.remote_key};
+  send_admin(kAdmin, command, out);
+  return true;
 }
 
 void Initiator::log_out(TimeNs, InitiatorOutput& out) {

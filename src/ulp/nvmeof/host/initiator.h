@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ulp/nvmeof/wire/command.h"
@@ -15,7 +16,8 @@
 namespace verbatim::ulp::nvmeof {
 
 /// A host of NVMe over Fabrics: an admin queue (channel 0), one I/O queue (channel 1), one
-/// namespace. Our keys are a region's, so no command lets the target invalidate one.
+/// namespace; or the admin queue alone, for commands of the user's. Our keys are a region's, so no
+/// command lets the target invalidate one.
 ///
 ///     channel 0   Connect, CAP, CC, CSTS, identify, features ...........  keep alive
 ///     channel 1                                              Connect, reads, writes
@@ -25,7 +27,9 @@ class Initiator final : public storage::Initiator {
     std::string subsystem, host;  // NQNs.
     std::array<std::byte, 16> host_id{};
     std::uint32_t namespace_id = 1;
-    std::uint16_t entries = 128;  // Of the I/O queue; the target may have fewer.
+    std::uint16_t entries = 128;           // Of the I/O queue; the target may have fewer.
+    bool has_disk = true;                  // False: no I/O queue; a discovery controller will do.
+    std::uint32_t keep_alive_ms = 15'000;  // 0: none.
   };
   Initiator(Settings settings, const storage::PeerMemory& scratch);
 
@@ -42,6 +46,16 @@ class Initiator final : public storage::Initiator {
   TimeNs deadline() const override { return next_look_; }
   void resume(TimeNs, storage::InitiatorOutput&) override {}
   void log_out(TimeNs now, storage::InitiatorOutput& out) override;
+
+  /// Without a disk, after the login: passes a command on, with `data` if it has some. False: one
+  /// is under way.
+  bool pass(AdminCommand command, const storage::PeerMemory& data, TimeNs now,
+            storage::InitiatorOutput& out);
+  /// Its answer, once.
+  std::optional<Completion> take_answer() { return std::exchange(passed_answer_, {}); }
+  std::uint16_t controller_id() const { return controller_; }
+  /// The target has answered a command of the login by a status that is no success.
+  bool was_refused() const { return was_refused_; }
 
   storage::Failure on_rejected(storage::Channel channel, int reason,
                                ByteSpan private_data) override;
@@ -65,7 +79,8 @@ class Initiator final : public storage::Initiator {
   static constexpr TimeNs kLook = kSecond;
   static constexpr TimeNs kLoginPatience = 15 * kSecond;
   static constexpr TimeNs kCommandPatience = 30 * kSecond;
-  static constexpr TimeNs kKeepAlive = 5 * kSecond;  // As long for its answer.
+  /// Between two keep alives; as long for an answer.
+  TimeNs keep_alive() const { return settings_.keep_alive_ms * kMillisecond / 3; }
 
   struct Entry {
     CommandId id{};
@@ -113,6 +128,9 @@ class Initiator final : public storage::Initiator {
   std::optional<storage::DiskFacts> facts_;
   std::optional<storage::Failure> failure_;
   bool is_established_ = false, is_closing_ = false, is_asked_ = false, is_not_ready_ = false;
+  bool was_refused_ = false, is_passing_ = false;
+  TimeNs passed_at_ = 0;
+  std::optional<Completion> passed_answer_;
   TimeNs began_ = 0, next_look_ = kNever, asked_at_ = 0;
 };
 

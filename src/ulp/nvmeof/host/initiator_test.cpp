@@ -181,7 +181,7 @@ TEST(NvmeHost, SilenceEndsTheSession) {
   EXPECT_EQ(bench.on_time(5 * kSecond), "18");
   EXPECT_EQ(bench.in({.command = CommandId{2}}), "");
   EXPECT_EQ(bench.on_time(10 * kSecond), "18");
-  EXPECT_EQ(bench.on_time(15 * kSecond), "the target does not answer Keep Alive within 5 s");
+  EXPECT_EQ(bench.on_time(15 * kSecond), "the target does not answer Keep Alive within 5000 ms");
   Bench never;
   EXPECT_EQ(never.on_time(15 * kSecond), "the target does not finish the login within 15 s");
 }

@@ -88,6 +88,41 @@ FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page) {
           .is_read_only = (page[99] & std::byte{1}) != std::byte{}};
 }
 
+FoundNames decode_names(std::span<const std::byte, kIdentifyBytes> page) {
+  const auto text = [&](std::size_t at, std::size_t bytes) {
+    return std::string(reinterpret_cast<const char*>(&page[at]), bytes);
+  };
+  return {.serial = text(4, 20),
+          .model = text(24, 40),
+          .firmware = text(64, 8),
+          .type = std::to_integer<std::uint8_t>(page[111]),
+          .discovery_type = std::to_integer<std::uint8_t>(page[112])};
+}
+
+std::vector<std::uint32_t> decode_space_list(std::span<const std::byte, kIdentifyBytes> page) {
+  std::vector<std::uint32_t> list;
+  for (std::size_t at = 0; at < page.size(); at += 4) {
+    const auto id = load_le<std::uint32_t>(&page[at]);
+    if (id == 0) break;
+    list.push_back(id);
+  }
+  return list;
+}
+
+Uuid decode_uuid(std::span<const std::byte, kIdentifyBytes> page) {
+  constexpr std::size_t kHead = 4;
+  Uuid uuid{};
+  for (std::size_t at = 0; at + kHead <= page.size() && page[at] != std::byte{};) {
+    const auto bytes = std::to_integer<std::size_t>(page[at + 1]);
+    if (page[at] == kUuidDescriptor && bytes == uuid.size() && at + kHead + bytes <= page.size()) {
+      std::ranges::copy(page.subspan(at + kHead, bytes), uuid.begin());
+      break;
+    }
+    at += kHead + bytes;
+  }
+  return uuid;
+}
+
 void encode_descriptors(const Uuid& uuid, IdentifyPage out) {
   std::ranges::fill(out, std::byte{});
   out[0] = kUuidDescriptor;

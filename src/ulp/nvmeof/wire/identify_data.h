@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ulp/nvmeof/wire/command.h"
 
@@ -65,6 +66,16 @@ struct FoundSpace {
   bool is_read_only = false;
 };
 FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page);
+/// What a controller says of itself in words, with the blanks that fill each.
+struct FoundNames {
+  std::string serial, model, firmware;
+  std::uint8_t type = 0, discovery_type = 0;  // CNTRLTYPE, DCTYPE.
+};
+FoundNames decode_names(std::span<const std::byte, kIdentifyBytes> page);
+/// The list of active namespaces.
+std::vector<std::uint32_t> decode_space_list(std::span<const std::byte, kIdentifyBytes> page);
+/// Of the list of descriptors; zeroes: it has none.
+Uuid decode_uuid(std::span<const std::byte, kIdentifyBytes> page);
 
 /// The list of descriptors: its UUID, and that its command set is NVM's.
 void encode_descriptors(const Uuid& uuid, IdentifyPage out);
