@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "ulp/nvmeof/admin_queue.h"
 
@@ -7,6 +9,7 @@ namespace verbatim::ulp::nvmeof {
 namespace {
 
 constexpr const char* kModel = "Verbatim";
+constexpr std::uint32_t kAllSpaces = 0xffffffff;
 
 /// Eight characters of the release.
 std::string_view firmware() { return std::string_view(VERBATIM_VERSION).substr(0, 8); }
@@ -40,7 +43,7 @@ void AdminQueue::fill(const AdminCommand& command, std::span<const Slice> pages)
   std::array<std::byte, kLogBlockBytes> block{};
   for (std::uint64_t i = offset / kLogBlockBytes; i * kLogBlockBytes < offset + request.bytes;
        ++i) {
-    fill_log_block(request.page, i, block);
+    fill_log_block(request, i, block);
     copy_part(block, i * kLogBlockBytes, offset, pages);
   }
 }
@@ -56,7 +59,7 @@ void AdminQueue::fill_identify(const AdminCommand& command, IdentifyPage out) co
     case IdentifyKind::space:
       if (const auto space = subsystem->find(id)) {
         encode(SpaceData{space->blocks, space->block_shift, space->is_read_only,
-                         subsystem->uuid_of(id)},
+                         subsystem->tells_access() ? space->group : 0, subsystem->uuid_of(id)},
                out);
       }
       return;
@@ -81,7 +84,10 @@ void AdminQueue::fill_controller(IdentifyPage out) const {
           .async_events = kEventsMax,
           .commands = static_cast<std::uint16_t>(limits.queue_entries),
           .namespaces = subsystem == nullptr ? 0 : Subsystem::kNamespacesMax,
-          .capsule_bytes = limits.capsule_bytes},
+          .capsule_bytes = limits.capsule_bytes,
+          .notices = subsystem == nullptr ? Notices::kOfDiscovery : Notices::kOfController,
+          .access_groups =
+              subsystem != nullptr && subsystem->tells_access() ? Subsystem::kAccessGroups : 0},
       out);
 }
 
@@ -94,12 +100,42 @@ void AdminQueue::fill_active_spaces(std::uint32_t after, IdentifyPage out) const
   }
 }
 
-void AdminQueue::fill_log_block(LogPage page, std::uint64_t block, LogBlock out) const {
+void AdminQueue::fill_log_block(const LogRequest& request, std::uint64_t block,
+                                LogBlock out) const {
+  const LogPage page = request.page;
   std::ranges::fill(out, std::byte{});
+  if (page == LogPage::changed_spaces) return fill_changed_spaces(block, out);
+  if (page == LogPage::access_states) return fill_access_states(request.only_groups, block, out);
   if (page == LogPage::discovery) return fill_discovery(block, out);
   if (page == LogPage::effects) return encode_effects(block, out);
   if (page == LogPage::health && block == 0) return encode_health(out);
   if (page == LogPage::firmware && block == 0) return encode_firmware(firmware(), out);
+}
+
+/// More than fit: all of them (5.14.1.4).
+void AdminQueue::fill_changed_spaces(std::uint64_t block, LogBlock out) const {
+  const auto& changed = controller_->notices.changed_spaces();
+  LogBlockWriter writer(block, out);
+  if (changed.size() > kIdentifyBytes / 4) return writer.put(kAllSpaces);
+  for (const std::uint32_t id : changed) writer.put(id);
+}
+
+/// Groups of the port, and those that only namespaces have.
+void AdminQueue::fill_access_states(bool only_groups, std::uint64_t block, LogBlock out) const {
+  const Subsystem& subsystem = *controller_->subsystem();
+  const PortAccess* const port = subsystem.access_at(at_);
+  std::map<std::uint32_t, std::vector<std::uint32_t>> groups{{1, {}}};
+  if (port != nullptr)
+    for (const auto& [group, state] : port->groups) groups[group];
+  for (const auto& [id, space] : subsystem.ids_after(0)) groups[space.group].push_back(id);
+  LogBlockWriter writer(block, out);
+  const std::uint64_t changes = subsystem.access_changes();
+  put_access_header(changes, static_cast<std::uint16_t>(groups.size()), writer);
+  for (const auto& [group, spaces] : groups) {
+    const auto count = only_groups ? 0 : static_cast<std::uint32_t>(spaces.size());
+    put_access_group(group, count, changes, Subsystem::state_of(port, group), writer);
+    for (const std::uint32_t id : std::span(spaces).first(count)) writer.put(id);
+  }
 }
 
 void AdminQueue::fill_discovery(std::uint64_t block, LogBlock out) const {

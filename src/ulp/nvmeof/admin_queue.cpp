@@ -83,6 +83,25 @@ void AdminQueue::wait_for_event(Request& request, Output& out) {
   if (events_ == kEventsMax) return answer(request, Status::async_event_limit_exceeded, 0, out);
   ++events_;
   request.step = Step::waiting;
+  if (has_notice()) tell_notice(out);
+}
+
+bool AdminQueue::has_notice() const {
+  return events_ > 0 && controller_->notices.any(controller_->event_mask);
+}
+
+void AdminQueue::tell_notice(Output& out) {
+  Request* waiting = nullptr;
+  requests_.for_each([&](Request& request) {
+    if (request.step == Step::waiting && waiting == nullptr) waiting = &request;
+  });
+  --events_;
+  answer(*waiting, Status::success, controller_->notices.take(controller_->event_mask), out);
+}
+
+TimeNs AdminQueue::deadline() const {
+  if (has_ended_) return kNever;
+  return controller_ != nullptr && has_notice() ? 0 : silent_until_;
 }
 
 AdminQueue::Outcome AdminQueue::fabrics(const AdminCommand& command) {
@@ -141,6 +160,9 @@ AdminQueue::Outcome AdminQueue::get_log_page(const AdminCommand& command) {
     case LogPage::effects:
     case LogPage::discovery:
       break;
+    case LogPage::access_states:
+      if (!controller_->subsystem()->tells_access()) return {Status::invalid_log_page};
+      break;
     default:
       return {Status::invalid_log_page};
   }
@@ -172,8 +194,8 @@ AdminQueue::Outcome AdminQueue::set_features(const AdminCommand& command) {
 
 AdminQueue::Outcome AdminQueue::get_features(const AdminCommand& command) {
   switch (static_cast<Feature>(command.dword(10) & 0xff)) {
-    case Feature::write_cache:
-      return {};
+    case Feature::write_cache:  // It cannot be disabled, as VWC of Linux's target.
+      return {.result = 1};
     case Feature::queue_count: {
       const std::uint32_t most = controller_->limits().io_queues - 1u;
       return {.result = most << 16 | most};
@@ -213,6 +235,10 @@ void AdminQueue::on_pages(Tag tag, StoreStatus status, std::span<const Slice> pa
   if (has_ended_) return finish(*request, out);
   if (status != StoreStatus::done) return answer(*request, Status::internal_error, 0, out);
   fill(request->command, pages);
+  if (request->command.opcode == AdminOpcode::get_log_page) {
+    const LogRequest log = log_request_of(request->command);
+    if (!log.keeps_event) controller_->notices.on_read(log.page);
+  }
   const DataDescriptor& data = request->command.data;
   out.work.push(Write{pages, {data.address, data.bytes, data.key}});
   answer(*request, Status::success, 0, out);
@@ -224,7 +250,9 @@ void AdminQueue::on_done(Tag tag, CompletionStatus, TimeNs, Output& out) {
 }
 
 void AdminQueue::on_time(TimeNs now, Output& out) {
-  if (has_ended_ || now < silent_until_) return;
+  if (has_ended_) return;
+  if (has_notice()) tell_notice(out);
+  if (now < silent_until_) return;
   silent_until_ = kNever;
   out.work.push(Disconnect{"the host has not kept its controller alive"});
 }

@@ -11,9 +11,6 @@
 
 namespace verbatim::ulp::nvmeof {
 
-/// The unit whose pages belong to nobody: `Borrow` lends a buffer, with any bytes in it.
-inline constexpr storage::UnitId kScratch{0};
-
 /// A controller's admin queue, after Connect: the target's side.
 ///
 ///     data to the host   command -> borrow scratch, pages -> WRITE, SEND, done -> give back
@@ -37,7 +34,7 @@ class AdminQueue final : public storage::Session {
                 storage::Output& out) override;
   void on_stored(Tag, storage::StoreStatus, TimeNs, storage::Output&) override {}
   void on_time(TimeNs now, storage::Output& out) override;
-  TimeNs deadline() const override { return has_ended_ ? kNever : silent_until_; }
+  TimeNs deadline() const override;
   void resume(TimeNs now, storage::Output& out) override;
   void on_end(TimeNs now, storage::Output& out) override;
   bool is_idle() const override { return has_ended_ && requests_.size() == 0; }
@@ -72,13 +69,17 @@ class AdminQueue final : public storage::Session {
   Outcome abort(const AdminCommand& command);
   Outcome keep_alive(const AdminCommand& command);
 
+  bool has_notice() const;
+  void tell_notice(storage::Output& out);
   void wait_for_event(Request& request, storage::Output& out);
   void lend(Request& request, std::uint64_t bytes, storage::Output& out);
   void fill(const AdminCommand& command, std::span<const Slice> pages) const;
   void fill_identify(const AdminCommand& command, IdentifyPage out) const;
   void fill_controller(IdentifyPage out) const;
   void fill_active_spaces(std::uint32_t after, IdentifyPage out) const;
-  void fill_log_block(LogPage page, std::uint64_t block, LogBlock out) const;
+  void fill_log_block(const LogRequest& request, std::uint64_t block, LogBlock out) const;
+  void fill_changed_spaces(std::uint64_t block, LogBlock out) const;
+  void fill_access_states(bool only_groups, std::uint64_t block, LogBlock out) const;
   void fill_discovery(std::uint64_t block, LogBlock out) const;
   void answer(Request& request, Status status, std::uint64_t result, storage::Output& out);
   void finish(Request& request, storage::Output& out);

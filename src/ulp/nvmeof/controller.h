@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/time.h"
+#include "ulp/nvmeof/notices.h"
 #include "ulp/nvmeof/subsystem.h"
 #include "ulp/nvmeof/wire/connect.h"
 
@@ -65,6 +66,7 @@ class Controller {
   static constexpr std::size_t kQueuesMax = 1024;
 
   std::uint32_t event_mask = 0;  // Feature 0x0b, as the host has set it.
+  Notices notices;
 
  private:
   static constexpr std::uint32_t kEnable = 1, kShutdown = 0xc000;                  // CC

@@ -9,6 +9,24 @@ using storage::Output;
 using storage::StoreStatus;
 using Kind = DataDescriptor::Kind;
 
+namespace {
+
+/// What a command of a group in this state is answered (base specification 1.4, section 8.20.3).
+Status status_of(AccessState state) {
+  switch (state) {
+    case AccessState::inaccessible:
+      return Status::access_inaccessible;
+    case AccessState::persistent_loss:
+      return Status::access_persistent_loss;
+    case AccessState::change:
+      return Status::access_transition;
+    default:
+      return Status::success;
+  }
+}
+
+}  // namespace
+
 QueueConnection::QueueConnection(Target& target, const QueueRequest& request,
                                  const SocketAddress& at)
     : target_(target), request_(request), at_(at) {
@@ -34,7 +52,11 @@ const storage::Session& QueueConnection::queue() const {
 
 std::optional<Namespace> QueueConnection::find(std::uint32_t id) const {
   if (controller_ == nullptr || !controller_->is_ready()) return std::nullopt;
-  return controller_->subsystem()->find(id);
+  const Subsystem& subsystem = *controller_->subsystem();
+  auto space = subsystem.find(id);
+  if (space && subsystem.tells_access())
+    space->access = status_of(Subsystem::state_of(subsystem.access_at(at_), space->group));
+  return space;
 }
 
 ReceiveUse QueueConnection::on_message(const Message& message, TimeNs now, Output& out) {

@@ -50,6 +50,33 @@ std::optional<Namespace> Subsystem::find(std::uint32_t id) const {
   return found == settings_.spaces.end() ? std::nullopt : std::optional(found->second);
 }
 
+void Subsystem::set(SubsystemSettings settings) {
+  const auto before = std::exchange(settings_, std::move(settings));
+  changed_spaces_.clear();
+  for (const auto& [id, space] : before.spaces) {
+    const auto now = settings_.spaces.find(id);
+    if (now == settings_.spaces.end() || now->second != space) changed_spaces_.push_back(id);
+  }
+  for (const auto& [id, space] : settings_.spaces)
+    if (!before.spaces.contains(id)) changed_spaces_.push_back(id);
+  has_changed_access_ = before.access != settings_.access;
+  if (has_changed_access_) ++access_changes_;
+}
+
+const PortAccess* Subsystem::access_at(const SocketAddress& own) const {
+  const auto found = std::ranges::find_if(settings_.access, [&](const PortAccess& port) {
+    return ulp::is_at(std::span(&port.portal, 1), own);
+  });
+  return found == settings_.access.end() ? nullptr : &*found;
+}
+
+AccessState Subsystem::state_of(const PortAccess* port, std::uint32_t group) {
+  if (port == nullptr) return AccessState::optimized;
+  const auto found = port->groups.find(group);
+  // As Linux's target: a group that a port does not have is not reached by it.
+  return found == port->groups.end() ? AccessState::inaccessible : found->second;
+}
+
 bool Subsystem::is_at(const SocketAddress& own) const { return ulp::is_at(settings_.portals, own); }
 
 /// Version 8 of RFC 9562: bits of our own.

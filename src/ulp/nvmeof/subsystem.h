@@ -5,6 +5,7 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +14,16 @@
 #include "base/net/address.h"
 #include "ulp/nvmeof/io_queue.h"
 #include "ulp/nvmeof/wire/identify_data.h"
+#include "ulp/nvmeof/wire/log_pages.h"
 
 namespace verbatim::ulp::nvmeof {
+
+/// How groups of namespaces are reached by one port.
+struct PortAccess {
+  SocketAddress portal;
+  std::map<std::uint32_t, AccessState> groups;
+  friend bool operator==(const PortAccess&, const PortAccess&) = default;
+};
 
 /// Who may have a subsystem's namespaces, and where.
 struct SubsystemSettings {
@@ -24,6 +33,7 @@ struct SubsystemSettings {
   std::map<std::uint32_t, Uuid> uuids;  // Of namespaces that have one of their own.
   std::vector<SocketAddress> portals;   // None: wherever hosts come.
   bool is_hidden = false;               // No host may have it: it is nowhere.
+  std::vector<PortAccess> access;       // None: all groups are optimized, and none is told.
 };
 
 /// What hosts see under one NQN: namespaces, and who may have them. Nobody may until it says so.
@@ -38,7 +48,10 @@ class Subsystem final : public Namespaces {
   const std::string& serial() const { return serial_; }
 
   /// `Target::refresh` tells the controllers that are there.
-  void set(SubsystemSettings settings) { settings_ = std::move(settings); }
+  void set(SubsystemSettings settings);
+  /// By the last `set`.
+  std::span<const std::uint32_t> changed_spaces() const { return changed_spaces_; }
+  bool has_changed_access() const { return has_changed_access_; }
   void set_serial(const std::string& serial) { serial_ = serial; }
   void admit(const std::string& host) { settings_.hosts.insert(host); }
   void admit_any_host() { settings_.admits_any_host = true; }
@@ -52,6 +65,12 @@ class Subsystem final : public Namespaces {
   /// EEXIST: the id is taken; EINVAL: it is 0 or all ones.
   Result<void> add(std::uint32_t id, const Namespace& space);
   std::optional<Namespace> find(std::uint32_t id) const override;
+  bool tells_access() const { return !settings_.access.empty(); }
+  /// Of the port at `own`; null: its groups are all optimized.
+  const PortAccess* access_at(const SocketAddress& own) const;
+  std::uint64_t access_changes() const { return access_changes_; }
+  static AccessState state_of(const PortAccess* port, std::uint32_t group);
+  static constexpr std::uint32_t kAccessGroups = 128;
   Uuid uuid_of(std::uint32_t id) const;
   /// The ids above `id`, ascending.
   auto ids_after(std::uint32_t id) const {
@@ -66,6 +85,9 @@ class Subsystem final : public Namespaces {
   std::string nqn_;
   std::string serial_;
   SubsystemSettings settings_;
+  std::vector<std::uint32_t> changed_spaces_;
+  bool has_changed_access_ = false;
+  std::uint64_t access_changes_ = 0;
 };
 
 }  // namespace verbatim::ulp::nvmeof

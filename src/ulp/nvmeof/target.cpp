@@ -24,7 +24,7 @@ Result<Subsystem*> Target::add(Subsystem subsystem) {
   const auto has_its_name = [&](const auto& other) { return other->nqn() == subsystem.nqn(); };
   if (std::ranges::any_of(subsystems_, has_its_name))
     return verbatim::refuse(EEXIST, fmt::format("there is a {} already", subsystem.nqn()));
-  ++generation_;
+  tell_discovery();
   return subsystems_.emplace_back(std::make_unique<Subsystem>(std::move(subsystem))).get();
 }
 
@@ -36,11 +36,19 @@ void Target::remove(Subsystem& subsystem) {
   subsystems_.erase(found);
 }
 
-void Target::refresh(const Subsystem& subsystem) {
+void Target::tell_discovery() {
   ++generation_;
+  for (const auto& [id, controller] : controllers_)
+    if (controller->is_discovery()) controller->notices.tell(Notice::discovery_changed);
+}
+
+void Target::refresh(const Subsystem& subsystem) {
+  tell_discovery();
   for (const auto& [id, controller] : controllers_) {
-    if (controller->subsystem() == &subsystem && !subsystem.admits(controller->host().host))
-      controller->end();
+    if (controller->subsystem() != &subsystem) continue;
+    if (!subsystem.admits(controller->host().host)) controller->end();
+    controller->notices.spaces_changed(subsystem.changed_spaces());
+    if (subsystem.has_changed_access()) controller->notices.tell(Notice::access_changed);
   }
 }
 

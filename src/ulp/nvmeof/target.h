@@ -63,6 +63,7 @@ class Target final {
                           const SocketAddress& own);
   Connected connect_io(const ConnectCommand& command, const ConnectData& data);
   std::uint16_t free_id();
+  void tell_discovery();
 
   const Limits limits_;
   std::vector<std::unique_ptr<Subsystem>> subsystems_, removed_;

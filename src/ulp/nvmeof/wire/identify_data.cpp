@@ -34,6 +34,7 @@ void encode(const ControllerData& data, IdentifyPage out) {
   out[77] = std::byte{data.transfer_shift};
   store_le(&out[78], data.id);
   store_le(&out[80], kVersion);
+  store_le(&out[92], data.notices);
   store_le(&out[96], kHostIdOf128Bits);
   out[111] = static_cast<std::byte>(data.type);
   out[258] = std::byte{3};  // ACL: four Aborts at a time.
@@ -53,14 +54,22 @@ void encode(const ControllerData& data, IdentifyPage out) {
   out[512] = std::byte{0x66};  // SQES, CQES: 64 and 16 bytes.
   out[513] = std::byte{0x44};
   store_le(&out[516], data.namespaces);
-  store_le(&out[520], kWriteZeroes);
-  out[525] = std::byte{0x00};  // VWC: each write that is answered is where it should be.
+  store_le(&out[520], static_cast<std::uint16_t>(kDiscards | kWriteZeroes));
+  out[525] = std::byte{0x01};  // VWC: files and their disks have caches; Flush makes writes stable.
+  store_le(&out[540], data.namespaces);  // MNAN
+  if (data.access_groups == 0) return;
+  out[76] = std::byte{0x0b};   // CMIC: several ports and controllers, access states.
+  out[342] = std::byte{10};    // ANATT: a transition's seconds.
+  out[343] = std::byte{0x1f};  // ANACAP: all states.
+  store_le(&out[344], data.access_groups);
+  store_le(&out[348], data.access_groups);
 }
 
 void encode(const SpaceData& data, IdentifyPage out) {
   std::ranges::fill(out, std::byte{});
   for (const std::size_t at : {0, 8, 16}) store_le(&out[at], data.blocks);  // NSZE, NCAP, NUSE
   out[30] = std::byte{0x01};  // NMIC: several controllers may have it.
+  store_le(&out[92], data.access_group);
   out[99] = std::byte{data.is_read_only};
   std::ranges::copy(data.uuid, &out[104]);
   out[130] = std::byte{data.block_shift};  // LBAF 0

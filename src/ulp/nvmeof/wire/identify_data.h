@@ -38,6 +38,8 @@ struct ControllerData {
   std::uint16_t commands = 128;      // MAXCMD
   std::uint32_t namespaces = 0;      // NN
   std::uint32_t capsule_bytes = 64;  // Of a command with its data.
+  std::uint32_t notices = 0;         // OAES
+  std::uint32_t access_groups = 0;   // ANAGRPMAX, NANAGRPID; 0: no access states are told.
 };
 void encode(const ControllerData& data, IdentifyPage out);
 
@@ -46,6 +48,7 @@ struct SpaceData {
   std::uint64_t blocks = 0;
   std::uint8_t block_shift = 9;
   bool is_read_only = false;
+  std::uint32_t access_group = 0;
   Uuid uuid{};  // Also its NGUID.
 };
 void encode(const SpaceData& data, IdentifyPage out);

@@ -20,7 +20,9 @@ LogRequest log_request_of(const AdminCommand& command) {
       std::uint64_t{command.dword(11) & 0xffff} << 16 | command.dword(10) >> 16;
   return {.page = static_cast<LogPage>(command.dword(10) & 0xff),
           .offset = command.dwords_64(12),
-          .bytes = 4 * (dwords + 1)};
+          .bytes = 4 * (dwords + 1),
+          .keeps_event = (command.dword(10) & 0x8000) != 0,
+          .only_groups = (command.dword(10) & 0x0100) != 0};
 }
 
 void put_log_request(const LogRequest& request, AdminCommand& command) {
@@ -62,7 +64,24 @@ void encode_effects(std::uint64_t block, LogBlock out) {
     supports(raw(Opcode::read));
     supports(raw(Opcode::write), kChangesBlocks);
     supports(raw(Opcode::write_zeroes), kChangesBlocks);
+    supports(raw(Opcode::dataset_management), kChangesBlocks);
   }
+}
+
+void put_access_header(std::uint64_t changes, std::uint16_t groups, LogBlockWriter& out) {
+  out.put(changes);
+  out.put(groups);
+  out.put(std::uint16_t{0});
+  out.put(std::uint32_t{0});
+}
+
+void put_access_group(std::uint32_t group, std::uint32_t spaces, std::uint64_t changes,
+                      AccessState state, LogBlockWriter& out) {
+  out.put(group);
+  out.put(spaces);
+  out.put(changes);
+  out.put(raw(state));
+  for (int i = 0; i < 15; ++i) out.put(std::uint8_t{0});
 }
 
 void encode_discovery_header(std::uint64_t generation, std::uint64_t entries, LogBlock out) {

@@ -18,6 +18,7 @@ enum class LogPage : std::uint8_t {
   firmware = 0x03,
   changed_spaces = 0x04,
   effects = 0x05,
+  access_states = 0x0c,
   discovery = 0x70,
 };
 
@@ -29,6 +30,8 @@ struct LogRequest {
   LogPage page{};
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  bool keeps_event = false;  // RAE: it may be told again.
+  bool only_groups = false;  // Access states: without the namespaces' ids (RGO).
 };
 LogRequest log_request_of(const AdminCommand& command);
 void put_log_request(const LogRequest& request, AdminCommand& command);
@@ -38,6 +41,39 @@ void encode_health(LogBlock out);
 void encode_firmware(std::string_view revision, LogBlock out);
 /// Block 0 has the admin commands, block 1 those of I/O.
 void encode_effects(std::uint64_t block, LogBlock out);
+
+/// Writes little-endian values one after the other, of which one block is kept.
+class LogBlockWriter {
+ public:
+  LogBlockWriter(std::uint64_t block, LogBlock out) : first_(block * kLogBlockBytes), out_(out) {}
+  template <typename T>
+  void put(T value) {
+    std::array<std::byte, sizeof(T)> bytes{};
+    store_le(bytes.data(), value);
+    for (const std::byte byte : bytes) {
+      if (at_ >= first_ && at_ - first_ < out_.size()) out_[at_ - first_] = byte;
+      ++at_;
+    }
+  }
+
+ private:
+  const std::uint64_t first_;
+  const LogBlock out_;
+  std::uint64_t at_ = 0;
+};
+
+/// A group of namespaces, and how they are reached by one port (asymmetric namespace access).
+enum class AccessState : std::uint8_t {
+  optimized = 0x1,
+  non_optimized = 0x2,
+  inaccessible = 0x3,
+  persistent_loss = 0x4,
+  change = 0xf,
+};
+void put_access_header(std::uint64_t changes, std::uint16_t groups, LogBlockWriter& out);
+/// The ids of its namespaces follow, 4 bytes each.
+void put_access_group(std::uint32_t group, std::uint32_t spaces, std::uint64_t changes,
+                      AccessState state, LogBlockWriter& out);
 
 /// An entry of the discovery log: a subsystem at an address.
 struct DiscoveryEntry {

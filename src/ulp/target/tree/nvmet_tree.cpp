@@ -38,6 +38,24 @@ nvmeof::Uuid uuid_of(std::string text) {
   return uuid;
 }
 
+std::map<std::uint32_t, nvmeof::AccessState> access_of(const Node& port) {
+  using enum nvmeof::AccessState;
+  constexpr std::pair<std::string_view, nvmeof::AccessState> kStates[] = {
+      {"optimized", optimized},
+      {"non-optimized", non_optimized},
+      {"inaccessible", inaccessible},
+      {"persistent-loss", persistent_loss},
+      {"change", change}};
+  std::map<std::uint32_t, nvmeof::AccessState> groups;
+  for (const auto& group : port.child("ana_groups")->children) {
+    const std::string word = text_of(*group, "ana_state");
+    const auto state = std::ranges::find(kStates, word, [](const auto& one) { return one.first; });
+    if (state != std::end(kStates))
+      groups[target_tree::number_of(group->name).value_or(1)] = state->second;
+  }
+  return groups;
+}
+
 }  // namespace
 
 int NvmetTree::on_write(const Node& directory, std::string_view attribute, std::string_view value) {
@@ -122,8 +140,10 @@ nvmeof::SubsystemSettings NvmetTree::settings_of(const Node& top, const Node& su
     const auto& shown = port->child("subsystems")->children;
     const bool shows =
         std::ranges::any_of(shown, [&](const auto& link) { return link->target == &subsystem; });
-    if (const auto address = address_of(*port); shows && address)
-      settings.portals.push_back(*address);
+    const auto address = address_of(*port);
+    if (!shows || !address) continue;
+    settings.portals.push_back(*address);
+    settings.access.push_back({*address, access_of(*port)});
   }
   settings.is_hidden = settings.portals.empty();
   for (const auto& space : subsystem.child("namespaces")->children) {
@@ -135,7 +155,8 @@ nvmeof::SubsystemSettings NvmetTree::settings_of(const Node& top, const Node& su
         .unit = device->unit,
         .blocks = geometry.bytes / geometry.block_bytes,
         .block_shift = static_cast<std::uint8_t>(std::countr_zero(geometry.block_bytes)),
-        .is_read_only = geometry.is_read_only};
+        .is_read_only = geometry.is_read_only,
+        .group = static_cast<std::uint32_t>(number_of(*space, "ana_grpid"))};
     settings.uuids[id] = uuid_of(text_of(*space, "device_uuid"));
   }
   return settings;

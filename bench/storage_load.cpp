@@ -1,0 +1,262 @@
+// Reads of our initiators, in one thread: what bench/storage.py measures.
+//
+//   bench_storage load URL DEPTH BYTES SECONDS SPIN     random reads; SPIN: always, or microseconds
+//   bench_storage idle URL SESSIONS SECONDS             sessions that are logged in and do nothing
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "service/loop.h"
+#include "ulp/disk/disk.h"
+#include "ulp/disk/target.h"
+#include "ulp/rdma/buffer_pool.h"
+#include "ulp/rdma/driver.h"
+
+namespace verbatim {
+namespace {
+
+using ulp::disk::Ask;
+using ulp::disk::Disk;
+using ulp::storage::Channel;
+
+constexpr std::uint32_t kReceiveBytes = 76 + 8192;
+
+[[noreturn]] void fail(const std::string& words) {
+  fmt::print(stderr, "bench_storage: {}\n", words);
+  std::exit(1);
+}
+
+struct Options {
+  std::string url;
+  std::uint32_t disks = 1, depth = 1, buffer_bytes = 4096;
+  TimeNs spin = kNever;
+};
+
+/// Disks of one target, all in one thread.
+class Client final : ulp::rdma::Handler {
+ public:
+  explicit Client(const Options& options) : options_(options) {
+    auto target = ulp::disk::parse_target(options.url, ulp::disk::own_identity());
+    if (!target) fail(target.error().text);
+    target_ = std::move(*target);
+    auto loop = service::Loop::create();
+    if (!loop) fail(loop.error().text);
+    loop_ = std::move(*loop);
+    auto driver = ulp::rdma::Driver::create(*this, {.connections_max = 4 * options.disks + 16,
+                                                    .receives = 64 * options.disks + 256,
+                                                    .receive_bytes = kReceiveBytes,
+                                                    .header_bytes = 2048,
+                                                    .spin = options.spin});
+    if (!driver) fail(driver.error().text);
+    driver_ = std::move(*driver);
+    constexpr int kRights =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    const std::uint32_t bytes = std::max(options.buffer_bytes, ulp::storage::kScratchBytes);
+    auto pool = ulp::rdma::BufferPool::create(driver_->device(),
+                                              options.disks * (options.depth + 1), bytes, kRights);
+    if (!pool) fail(pool.error().text);
+    pool_ = std::move(*pool);
+    if (auto attached = driver_->attach(*loop_); !attached) fail(attached.error().text);
+    for (std::uint32_t i = 0; i < options.disks; ++i) open_disk(i);
+  }
+  ~Client() override {
+    for (auto& one : mounts_) one->disk->end(loop_->now());
+    const TimeNs until = loop_->now() + 5 * kSecond;
+    while (!all([](const Mount& one) { return one.disk->is_over(); }) && loop_->now() < until)
+      turn();
+    driver_->disconnect_all(loop_->now());
+    while (driver_->connection_count() > 0 && loop_->now() < until) turn();
+    mounts_.clear();
+  }
+
+  void turn() {
+    loop_->turn(loop_->now() + 100 * kMillisecond);
+    for (auto& one : mounts_) {
+      for (const Channel channel : std::exchange(one->not_connected, {}))
+        one->disk->on_end(channel, "not connected", loop_->now());
+      if (one->disk->deadline() <= loop_->now()) one->disk->on_time(loop_->now());
+    }
+  }
+  Disk& disk(std::size_t index = 0) { return *mounts_[index]->disk; }
+  TimeNs now() const { return loop_->now(); }
+  std::vector<Ask*> answered;
+
+ private:
+  struct Mount final : ulp::disk::Outside {
+    explicit Mount(Client& owner) : client(owner) {}
+    void connect(const ulp::storage::ConnectRequest& request) override {
+      const auto connection = client.driver_->connect(
+          client.target_.place, {.sizes = request.sizes, .private_data = request.private_data});
+      if (!connection) return not_connected.push_back(request.channel);
+      connections[static_cast<std::size_t>(request.channel)] = *connection;
+      client.places_[*connection] = {this, request.channel};
+    }
+    void carry_out(Channel channel, std::span<const ulp::Work> work) override {
+      if (const auto& one = connections[static_cast<std::size_t>(channel)])
+        client.driver_->carry_out(*one, work, client.loop_->now());
+    }
+    void disconnect(Channel channel) override {
+      if (const auto& one = connections[static_cast<std::size_t>(channel)])
+        client.driver_->disconnect(*one, "", client.loop_->now());
+    }
+    void on_answered(Ask& ask) override { client.answered.push_back(&ask); }
+    void tell(const std::string& line) override { fmt::print(stderr, "{}\n", line); }
+
+    Client& client;
+    std::array<std::optional<ulp::rdma::ConnectionId>, ulp::storage::kChannelsMax> connections;
+    std::vector<Channel> not_connected;
+    std::unique_ptr<Disk> disk;
+  };
+  struct Place {
+    Mount* mount = nullptr;
+    Channel channel{};
+  };
+
+  template <typename Is>
+  bool all(Is is) const {
+    return std::ranges::all_of(mounts_, [&](const auto& one) { return is(*one); });
+  }
+  void open_disk(std::uint32_t index) {
+    auto mount = std::make_unique<Mount>(*this);
+    const auto memory = [&](std::uint32_t i) {
+      return ulp::storage::PeerMemory{pool_->at(index * (options_.depth + 1) + i),
+                                      pool_->region().remote_key()};
+    };
+    ulp::storage::PeerMemory scratch = memory(options_.depth);
+    scratch.here.bytes = ulp::storage::kScratchBytes;
+    Disk::Settings settings{
+        .new_session =
+            [this, own = ulp::disk::OwnSide{.scratch = scratch}] { return target_.begin(own); },
+        .buffers = {}};
+    for (std::uint32_t i = 0; i < options_.depth; ++i) settings.buffers.push_back(memory(i));
+    mount->disk = std::make_unique<Disk>(std::move(settings), *mount);
+    Disk& disk = *mount->disk;
+    mounts_.push_back(std::move(mount));
+    disk.begin(loop_->now());
+    while (disk.facts() == nullptr && disk.refusal() == nullptr) turn();
+    if (disk.facts() == nullptr) fail(*disk.refusal());
+  }
+
+  void on_requested(const ulp::rdma::Requested&, TimeNs) override {}
+  void on_established(const ulp::rdma::Established& established, TimeNs now,
+                      ulp::WorkList&) override {
+    const auto [mount, channel] = places_[established.connection];
+    const auto& data = established.private_data;
+    mount->disk->on_established(channel, {data.begin(), data.size()}, now);
+  }
+  ulp::ReceiveUse on_message(ulp::rdma::ConnectionId id, const ulp::Message& message, TimeNs now,
+                             ulp::WorkList&) override {
+    const auto [mount, channel] = places_[id];
+    return mount->disk->on_message(channel, message, now);
+  }
+  void on_done(ulp::rdma::ConnectionId id, ulp::Tag tag, CompletionStatus status, TimeNs now,
+               ulp::WorkList&) override {
+    const auto [mount, channel] = places_[id];
+    mount->disk->on_done(channel, tag, status, now);
+  }
+  void on_end(ulp::rdma::ConnectionId id, const ulp::rdma::End& end, TimeNs now) override {
+    const auto [mount, channel] = places_[id];
+    places_.erase(id);
+    mount->connections[static_cast<std::size_t>(channel)].reset();
+    mount->disk->on_end(channel, end.words, now);
+  }
+
+  const Options options_;
+  ulp::disk::Target target_;
+  std::unique_ptr<service::Loop> loop_;
+  std::unique_ptr<ulp::rdma::Driver> driver_;
+  std::optional<ulp::rdma::BufferPool> pool_;
+  std::vector<std::unique_ptr<Mount>> mounts_;
+  std::unordered_map<ulp::rdma::ConnectionId, Place> places_;
+};
+
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& at) {
+    return static_cast<double>(at.tv_sec) + 1e-6 * static_cast<double>(at.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+/// Prints reads, seconds, and this side's processor seconds.
+void load(Client& client, std::uint32_t depth, std::uint32_t bytes, double seconds) {
+  const std::uint64_t places = client.disk().facts()->bytes / bytes;
+  std::vector<std::byte> memory(std::size_t{depth} * bytes);
+  std::vector<Ask> asks(depth);
+  std::mt19937_64 random(1);
+  const auto ask = [&](Ask& one) {
+    one.offset = random() % places * bytes;
+    client.disk().ask(one, client.now());
+  };
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    asks[i].kind = Ask::Kind::read;
+    asks[i].bytes = bytes;
+    asks[i].data = &memory[std::size_t{i} * bytes];
+    ask(asks[i]);
+  }
+  std::uint64_t done = 0;
+  const auto run_until = [&](TimeNs until) {
+    while (client.now() < until) {
+      client.turn();
+      for (Ask* const one : std::exchange(client.answered, {})) {
+        if (one->error != 0) fail(std::strerror(one->error));
+        ++done;
+        ask(*one);
+      }
+    }
+  };
+  run_until(client.now() + 200 * kMillisecond);
+  done = 0;
+  fmt::print("measuring\n");
+  std::fflush(stdout);
+  const TimeNs begin = client.now();
+  const double before = processor_seconds();
+  run_until(begin + static_cast<TimeNs>(seconds * 1e9));
+  fmt::print("reads {} seconds {:.6f} processor {:.6f}\n", done,
+             1e-9 * static_cast<double>(client.now() - begin), processor_seconds() - before);
+  std::fflush(stdout);
+}
+
+std::uint32_t number(const char* text) {
+  return static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+}
+
+int run(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "load" && argc == 7) {
+    const std::uint32_t depth = number(argv[3]), bytes = number(argv[4]);
+    const bool polls = std::string(argv[6]) == "always";
+    Client client({.url = argv[2],
+                   .depth = depth,
+                   .buffer_bytes = bytes,
+                   .spin = polls ? kNever : number(argv[6]) * kMicrosecond});
+    load(client, depth, bytes, std::atof(argv[5]));
+    std::_Exit(0);  // What is under way is the target's to end.
+  }
+  if (what == "idle" && argc == 5) {
+    Client client({.url = argv[2], .disks = number(argv[3]), .spin = 0});
+    fmt::print("idle\n");
+    std::fflush(stdout);
+    const TimeNs until = client.now() + number(argv[4]) * kSecond;
+    while (client.now() < until) client.turn();
+    return 0;
+  }
+  fmt::print(stderr, "see the first lines of bench/storage_load.cpp\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace verbatim
+
+int main(int argc, char** argv) { return verbatim::run(argc, argv); }
