@@ -61,6 +61,7 @@ class Silent final : public Outside {
   void carry_out(LinkId, std::span<const Work> work) override { posted += work.size(); }
   void carry_out(LinkId, const Atomic&) override { ++posted; }
   void on_operation(SocketId, const Operation&, OperationStatus) override {}
+  void on_finished(SocketId) override {}
   void on_used(SocketId, MemoryKey) override {}
 
   std::uint32_t last = 0;

@@ -238,7 +238,7 @@ void use_wrong_key(int fd, const sockaddr_in& to) {
                             .remote = {0, memory.size()},
                             .local = address_of(&piece),
                             .count = 1,
-                            .flags = kWrites,
+                            .flags = kWrites | kTells,
                             .token = 9};
   if (!send(fd, to, {}, kArguments, arguments)) fail("RDS_CMSG_RDMA_ARGS");
   expect_notice(fd, 9, 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Our RDS broker with Linux's rds_rdma, which runs in a guest under QEMU: pings and messages of up to 1 MiB both ways,
-many messages in order, and a broker that is killed and found again."""
+"""Our RDS broker with Linux's rds_rdma, which runs in a guest under QEMU: pings, messages of up to 1 MiB and RDMA
+operations both ways, many messages in order, and a broker that is killed and found again."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class Ours:
 
     def __init__(self, testbed):
         self.testbed = testbed
-        self.session = os.path.join(testbed.build, "bin", "rds_session")
+        self.programs = os.path.join(testbed.build, "bin")
         self.place = ("--node", NODE, "--address", peer.OUR_ADDRESS)
 
     def command(self, *words):
@@ -37,11 +37,14 @@ class Ours:
             raise Failure(f"verbatim {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def run(self, *words):
-        return self.verbatim("run", "--rds", *self.place, "--", self.session, *map(str, words))
+    def words(self, program, words):
+        return ("run", "--rds", *self.place, "--", os.path.join(self.programs, program), *map(str, words))
 
-    def start(self, *words):
-        return subprocess.Popen(self.command("run", "--rds", *self.place, "--", self.session, *map(str, words)),
+    def run(self, *words, program="rds_session"):
+        return self.verbatim(*self.words(program, words))
+
+    def start(self, *words, program="rds_session"):
+        return subprocess.Popen(self.command(*self.words(program, words)),
                                 env=self.testbed.environment(), stdout=subprocess.PIPE, text=True)
 
     def show(self):
@@ -89,6 +92,33 @@ def many_messages_come_in_order(guest, ours):
     drain.expect_success(SECONDS)
 
 
+LOANS = (("lend", 20, 5000), ("lend", 4, 1 << 20), ("wrong",))
+
+
+def count_of(words):
+    return 2 if words[0] == "wrong" else words[1]
+
+
+def the_kernel_uses_our_memory(guest, ours):
+    for port, words in enumerate(LOANS, PORT + 10):
+        user = guest.start(f"/host/rds_memory use {peer.ADDRESS} {port} {count_of(words)}")
+        wait_until(lambda: "uses" in user.output() or user.status() is not None, 60, "the guest's program")
+        verb, *numbers = words
+        ours.run(verb, peer.OUR_ADDRESS, peer.ADDRESS, port, *numbers, program="rds_memory")
+        user.expect_success(SECONDS)
+
+
+def ours_uses_the_kernels_memory(guest, ours):
+    for port, words in enumerate(LOANS, PORT + 20):
+        with ours.start("use", peer.OUR_ADDRESS, port, count_of(words), program="rds_memory") as user:
+            assert user.stdout.readline() == "uses\n"
+            verb, *numbers = words
+            guest.run(f"/host/rds_memory {verb} {peer.ADDRESS} {peer.OUR_ADDRESS} {port} "
+                      + " ".join(map(str, numbers)), SECONDS)
+            if user.wait(SECONDS) != 0:
+                raise Failure("a program of ours that uses the kernel's memory has failed")
+
+
 def a_cut_loses_nothing(guest, ours):
     """The network is down for a while, under load, until one side gives its queue pair up."""
     drain = guest.start(f"/host/rds_session drain {peer.ADDRESS} {PORT + 2} 4000")
@@ -116,7 +146,8 @@ def a_killed_broker_is_found_again(guest, ours):
     the_kernel_echoes(guest, ours)
 
 
-PARTS = (pings_go_both_ways, the_kernel_echoes, ours_echoes, many_messages_come_in_order, a_cut_loses_nothing,
+PARTS = (pings_go_both_ways, the_kernel_echoes, ours_echoes, many_messages_come_in_order,
+         the_kernel_uses_our_memory, ours_uses_the_kernels_memory, a_cut_loses_nothing,
          a_killed_broker_is_found_again)
 
 
@@ -129,7 +160,8 @@ def main():
         ours = Ours(testbed)
         with peer.Guest(testbed.folder, system, "rxe") as guest:
             print(f"peer: rds_rdma of Linux {guest.version}", flush=True)
-            shutil.copy(ours.session, guest.share)
+            for program in ("rds_memory", "rds_session"):
+                shutil.copy(os.path.join(ours.programs, program), guest.share)
             guest.run(f"echo {BUFFER} >/proc/sys/net/core/wmem_max && echo {BUFFER} >/proc/sys/net/core/rmem_max")
             guest.run("modprobe rds && modprobe rds_rdma")
             ours.verbatim("rds", "up", *ours.place)

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -65,14 +66,16 @@ Result<UniqueFd> open_socket(const SocketAddress& peer, const std::string& from)
 }
 
 /// Waits for an answer until `until`.
-bool has_answer(int fd, TimeNs until) {
+bool has_answer(int fd, local::Inbox& inbox, TimeNs until) {
   for (;;) {
     const TimeNs left = elapsed(monotonic_now(), until);
+    local::arm(fd, inbox);
     pollfd waits{fd, POLLIN, 0};
     if (poll(&waits, 1, static_cast<int>(left / kMillisecond)) > 0) {
       local::Received received;
-      if (local::receive(fd, nullptr, 0, MSG_DONTWAIT, received) < 0) return false;
-      if (received.head.kind == local::Kind::message) return true;
+      const ssize_t got = local::receive(fd, inbox, nullptr, 0, MSG_DONTWAIT, received);
+      if (got < 0 && errno != EAGAIN) return false;
+      if (got >= 0 && received.head.kind == local::Kind::message) return true;
     }
     if (left < kMillisecond) return false;
   }
@@ -85,13 +88,16 @@ int rds_ping(const PingForm& form) {
   if (!peer) return fail(peer.error().text, kExitUsage);
   const auto fd = open_socket(*peer, form.from);
   if (!fd) return fail(fd.error().text);
+  const std::unique_ptr<local::Inbox, decltype(&local::unmap)> inbox(local::open_inbox(fd->get()),
+                                                                     local::unmap);
+  if (!inbox) return fail(std::strerror(errno));
   const auto interval = static_cast<TimeNs>(form.interval * static_cast<double>(kSecond));
   std::uint64_t answers = 0;
   for (std::uint64_t i = 1; form.count == 0 || i <= form.count; ++i) {
     const TimeNs began = monotonic_now();
     if (local::send(fd->get(), to_local(*peer), nullptr, 0, 0) < 0)
       return fail(std::strerror(errno));
-    if (has_answer(fd->get(), began + interval)) {
+    if (has_answer(fd->get(), *inbox, began + interval)) {
       ++answers;
       fmt::print("{:4}: {} usec\n", i, elapsed(began, monotonic_now()) / kMicrosecond);
     } else {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "dropin/rdspreload/fd_table.h"
-#include "dropin/rdspreload/granted_memory.h"
 #include "dropin/rdspreload/next.h"
+#include "dropin/rdspreload/sockets.h"
 
 using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
 
@@ -16,7 +16,11 @@ using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
 namespace {
 
 int duplicated(int from, int to) {
-  if (to >= 0) set_known(to, known_of(from));
+  if (to < 0 || to == from) return to;
+  forget(to);
+  if (!is_rds(from)) return to;
+  set_known(to, known_of(from));
+  share_socket(from, to);
   return to;
 }
 
@@ -33,10 +37,7 @@ extern "C" {
 
 EXPORT int close(int fd) {
   static auto* const plain = VERBATIM_NEXT(close);
-  if (is_rds(fd)) {
-    set_known(fd, 0);
-    if (!has_any()) end_all_grants();
-  }
+  forget(fd);
   return plain(fd);
 }
 

@@ -6,11 +6,16 @@
 #include <cstdlib>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/os/process_token.h"
+#include "dropin/rdspreload/granted_memory.h"
 #include "dropin/rdspreload/next.h"
+#include "dropin/rdspreload/sockets.h"
+#include "dropin/rdspreload/straight.h"
 
 namespace verbatim::rdspreload {
 namespace {
@@ -38,6 +43,8 @@ __attribute__((constructor)) void begin() {
   calls.sendmsg = VERBATIM_NEXT(sendmsg);
   calls.recvmsg = VERBATIM_NEXT(recvmsg);
   calls.close = VERBATIM_NEXT(close);
+  calls.fcntl = next<int(int, int, ...)>("fcntl");
+  pthread_atfork(nullptr, nullptr, [] { renew_own_process_token(); });
   if (!broker_path().empty()) find_inherited();
 }
 
@@ -70,7 +77,7 @@ std::uint8_t known_of(int fd) {
 
 bool has_any() {
   return std::ranges::any_of(
-      table, [](const auto& one) { return one.load(std::memory_order_relaxed) != 0; });
+      table, [](const auto& one) { return (one.load(std::memory_order_relaxed) & kIsRds) != 0; });
 }
 
 bool set_known(int fd, std::uint8_t known) {
@@ -82,18 +89,40 @@ void add_known(int fd, Known known) {
   if (is_number(fd)) table[static_cast<std::size_t>(fd)].fetch_or(known);
 }
 
-void forget(int first, int last) {
-  for (int fd = first < 0 ? 0 : first; fd <= last && fd < kNumbers; ++fd) set_known(fd, 0);
+void forget(int fd) {
+  const std::uint8_t known = known_of(fd);
+  if (known == 0) return;
+  set_known(fd, 0);
+  drop_socket(fd);
+  if ((known & kIsHidden) != 0) forget_neighbour(fd);
+  if ((known & kIsRds) != 0 && !has_any()) end_all_grants();
 }
 
-bool may_be_congested(int fd) {
+void forget(int first, int last) {
+  for (int fd = first < 0 ? 0 : first; fd <= last && fd < kNumbers; ++fd) forget(fd);
+}
+
+namespace {
+
+const local::SharedPage* known_page(int fd) {
   const local::SharedPage* known = page.load(std::memory_order_acquire);
-  if (known == nullptr) {
-    // Two threads may map it: the second one's stays mapped, too.
-    known = page_of(fd);
-    if (known != nullptr) page.store(known, std::memory_order_release);
-  }
+  if (known != nullptr) return known;
+  // Two threads may map it: the second one's stays mapped, too.
+  known = page_of(fd);
+  if (known != nullptr) page.store(known, std::memory_order_release);
+  return known;
+}
+
+}  // namespace
+
+bool may_be_congested(int fd) {
+  const local::SharedPage* const known = known_page(fd);
   return known == nullptr || known->is_congested.load(std::memory_order_relaxed) != 0;
+}
+
+bool may_go_straight(int fd) {
+  const local::SharedPage* const known = known_page(fd);
+  return known != nullptr && known->is_shared.load(std::memory_order_relaxed) != 0;
 }
 
 }  // namespace verbatim::rdspreload

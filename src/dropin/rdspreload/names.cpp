@@ -7,6 +7,7 @@
 
 #include "dropin/rdspreload/fd_table.h"
 #include "dropin/rdspreload/next.h"
+#include "dropin/rdspreload/sockets.h"
 
 namespace verbatim::rdspreload {
 namespace {
@@ -70,6 +71,9 @@ EXPORT int bind(int fd, const sockaddr* address, socklen_t length) {
   local::Answer answer;
   if (!to_one(address, length, question.address, EINVAL)) return -1;
   if (local::ask(fd, question, nullptr, answer) < 0) return -1;
+  SocketUse socket(fd);
+  if (!socket) return -1;
+  socket->own = answer.address;
   add_known(fd, kIsBound);
   return 0;
 }

@@ -12,6 +12,8 @@
 #include "dropin/rdspreload/granted_memory.h"
 #include "dropin/rdspreload/linux_rds.h"
 #include "dropin/rdspreload/next.h"
+#include "dropin/rdspreload/sockets.h"
+#include "dropin/rdspreload/straight.h"
 #include "dropin/rdspreload/transmission.h"
 
 namespace verbatim::rdspreload {
@@ -27,12 +29,13 @@ int fail(int error) {
 }
 
 /// Whether the socket is bound (and connected): asks the broker once.
-bool is_ready(int fd, bool needs_peer) {
+bool is_ready(int fd, SocketUse& socket, bool needs_peer) {
   const std::uint8_t known = known_of(fd);
   local::Answer answer;
   if ((known & kIsBound) == 0) {
     if (local::ask(fd, local::Ask::own_name, answer) < 0) return false;
     if (answer.address.any.sa_family == AF_UNSPEC) return fail(ENOTCONN) == 0;
+    socket->own = answer.address;
     add_known(fd, kIsBound);
   }
   if (needs_peer && (known & kIsConnected) == 0) {
@@ -60,12 +63,19 @@ ssize_t send_message(int fd, const msghdr& message, int flags) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < message.msg_iovlen; ++i) bytes += message.msg_iov[i].iov_len;
   if (bytes > kMessageBytesMax) return fail(EMSGSIZE);
-  if (!is_ready(fd, message.msg_namelen == 0)) return -1;
+  SocketUse socket(fd);
+  if (!socket || !is_ready(fd, socket, message.msg_namelen == 0)) return -1;
   const bool has_more = has_operations(message);
+  if (!has_more && message.msg_namelen != 0 && may_go_straight(fd) &&
+      send_straight(*socket.operator->(), to, message.msg_iov, message.msg_iovlen, bytes))
+    return static_cast<ssize_t>(bytes);
   const bool asks = has_more || bytes > local::kInlineBytesMax || may_be_congested(fd);
   if (asks && !may_send(fd, to, flags)) return -1;
-  if (has_more) return transmit(fd, message, to, bytes);
-  return local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
+  socket.inbox().submitted.fetch_add(1);
+  const ssize_t sent = has_more ? transmit(fd, message, to, bytes)
+                                : local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
+  if (sent < 0) socket.inbox().submitted.fetch_sub(1);
+  return sent;
 }
 
 /// Appends a control message, or says that it was cut off.
@@ -100,16 +110,20 @@ void put_control(msghdr& message, const local::Head& head) {
 
 ssize_t receive_message(int fd, msghdr& message, int flags) {
   if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) return fail(EAGAIN);
+  SocketUse socket(fd);
+  if (!socket) return -1;
   for (;;) {
     local::Received received;
-    const ssize_t bytes = local::receive(fd, message.msg_iov, message.msg_iovlen, flags, received);
+    const ssize_t bytes =
+        local::receive(fd, socket.inbox(), message.msg_iov, message.msg_iovlen, flags, received);
     if (bytes < 0) return -1;
     const local::Head& head = received.head;
     const bool is_message =
         head.kind == local::Kind::message || head.kind == local::Kind::message_in_file;
     if (head.kind == local::Kind::congestion && head.option == 0) {
       // For those who sleep, not to be told.
-      if ((flags & MSG_PEEK) != 0) local::receive(fd, nullptr, 0, flags & ~MSG_PEEK, received);
+      if ((flags & MSG_PEEK) != 0)
+        local::receive(fd, socket.inbox(), nullptr, 0, flags & ~MSG_PEEK, received);
       continue;
     }
     if ((head.brings & local::kUsedKey) != 0) on_used(head.used_key);
@@ -122,6 +136,20 @@ ssize_t receive_message(int fd, msghdr& message, int flags) {
     put_control(message, head);
     if (received.is_cut) message.msg_flags |= MSG_TRUNC;
     return bytes;
+  }
+}
+
+/// Descriptors that came from another process may be RDS sockets.
+void find_received(const msghdr& message) {
+  if (broker_path().empty()) return;
+  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
+       one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
+    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= one->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, reinterpret_cast<const char*>(one) + at, sizeof fd);
+      if (local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
+    }
   }
 }
 
@@ -143,7 +171,10 @@ EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(recvmsg);
-  return is_rds(fd) ? receive_message(fd, *message, flags) : plain(fd, message, flags);
+  if (is_rds(fd)) return receive_message(fd, *message, flags);
+  const ssize_t got = plain(fd, message, flags);
+  if (got >= 0 && message->msg_controllen > 0) find_received(*message);
+  return got;
 }
 
 EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,

@@ -81,6 +81,7 @@ void Broker::give_back(const Parcel& parcel) {
 Result<void> Broker::send(SocketId id, const SocketAddress& to, Parcel parcel, TimeNs now) {
   Socket& socket = *find(id);
   const auto fail = [&](const Error& error) -> Result<void> {
+    outside_.on_finished(id);
     give_back(parcel);
     return std::unexpected(error);
   };
@@ -93,6 +94,7 @@ Result<void> Broker::send(SocketId id, const SocketAddress& to, Parcel parcel, T
       return fail(Error{EOPNOTSUPP, "RDMA operations within one node"});
     ++socket.sent;
     send_here(id, socket.own, *where, parcel);
+    outside_.on_finished(id);
     give_back(parcel);
     return {};
   }

@@ -67,6 +67,8 @@ class Broker {
   Result<void> open(SocketId socket);
   void close(SocketId socket);
   Socket* find(SocketId socket);
+  /// The socket that is bound there, or none.
+  SocketId at(const SocketAddress& address) const { return ports_.find(address); }
   Result<SocketAddress> bind(SocketId socket, const SocketAddress& address);
   Result<void> connect(SocketId socket, const SocketAddress& peer);
 

@@ -216,6 +216,7 @@ void Broker::release(Peer& peer) {
     pool_.give_back(message.fragments);
     Socket* const socket = message.socket == kNoSocket ? nullptr : find(message.socket);
     if (socket == nullptr) continue;
+    outside_.on_finished(message.socket);
     socket->send_bytes -= message.bytes;
     if (!socket->is_paused || socket->send_bytes >= socket->send_limit) continue;
     outside_.pause(message.socket, socket->is_paused = false);

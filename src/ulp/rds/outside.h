@@ -53,6 +53,8 @@ class Outside {
  public:
   /// Returns false if the program's socket has no room: `Broker::on_room` is called when it has.
   virtual bool deliver(SocketId socket, const Delivery& delivery) = 0;
+  /// A message of the socket has come to its end: it is acknowledged, delivered here, or dropped.
+  virtual void on_finished(SocketId socket) = 0;
   /// An operation is over. After a READ that has succeeded, its bytes go to the program.
   virtual void on_operation(SocketId socket, const Operation& operation,
                             OperationStatus status) = 0;

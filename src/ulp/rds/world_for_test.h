@@ -143,6 +143,7 @@ class World {
     void carry_out(LinkId link, std::span<const Work> work) override;
     void carry_out(LinkId link, const Atomic& atomic) override;
     void on_operation(SocketId socket, const Operation& operation, OperationStatus status) override;
+    void on_finished(SocketId) override {}
     void on_used(SocketId, MemoryKey key) override { used.push_back(key); }
 
     World& world;

@@ -47,13 +47,14 @@ std::vector<SocketAddress> addresses_of(const rdma::PortFacts& port) {
 
 }  // namespace
 
-Result<std::unique_ptr<Node>> Node::create(service::Loop& loop, const std::string& path) {
+Result<std::unique_ptr<Node>> Node::create(service::Loop& loop, const std::string& path,
+                                           bool shares) {
   std::unique_ptr<Node> node(new Node(loop));
-  if (auto opened = node->open(path); !opened) return std::unexpected(opened.error());
+  if (auto opened = node->open(path, shares); !opened) return std::unexpected(opened.error());
   return node;
 }
 
-Result<void> Node::open(const std::string& path) {
+Result<void> Node::open(const std::string& path, bool shares) {
   auto driver = rdma::Driver::create(
       *this, {.receives = kReceives, .receive_bytes = FragmentPool::kFragment, .headers = 16});
   if (!driver) return std::unexpected(driver.error());
@@ -68,7 +69,10 @@ Result<void> Node::open(const std::string& path) {
   auto programs = Programs::create({loop_, *pool_, *grants_, *transfers_}, path);
   if (!programs) return std::unexpected(programs.error());
   programs_ = std::move(*programs);
-  programs_->set_addresses(addresses_of(driver_->device().port()));
+  const rdma::PortFacts port = driver_->device().port();
+  programs_->set_addresses(addresses_of(port));
+  // What goes to another host of a fabric crosses its switches.
+  if (shares && !port.is_infiniband) programs_->share();
   broker_ = std::make_unique<Broker>(
       *this, *pool_,
       Broker::Options{.seed = std::random_device()(), .first_sequence = first_sequence()});

@@ -20,8 +20,10 @@ namespace verbatim::ulp::rds {
 /// A node's broker, its programs and its queue pairs, joined.
 class Node final : public Outside, public rdma::Handler, private service::Source {
  public:
-  /// The loop outlives it. `path`: where programs connect.
-  static Result<std::unique_ptr<Node>> create(service::Loop& loop, const std::string& path);
+  /// The loop outlives it. `path`: where programs connect. `shares`: programs of this user and
+  /// machine may put messages into the inboxes of this node's.
+  static Result<std::unique_ptr<Node>> create(service::Loop& loop, const std::string& path,
+                                              bool shares);
   ~Node();
 
   const Programs& programs() const { return *programs_; }
@@ -33,7 +35,7 @@ class Node final : public Outside, public rdma::Handler, private service::Source
 
  private:
   explicit Node(service::Loop& loop) : loop_(loop) {}
-  Result<void> open(const std::string& path);
+  Result<void> open(const std::string& path, bool shares);
 
   // Outside.
   bool deliver(SocketId socket, const Delivery& delivery) override {
@@ -47,6 +49,7 @@ class Node final : public Outside, public rdma::Handler, private service::Source
   void on_operation(SocketId, const Operation& operation, OperationStatus status) override {
     transfers_->end(operation, status);
   }
+  void on_finished(SocketId socket) override { programs_->on_finished(socket); }
   void on_used(SocketId socket, MemoryKey key) override { grants_->on_used(socket, key); }
   void show_congestion(bool is_any) override { programs_->show_congestion(is_any); }
   bool is_own(const SocketAddress& address) override;

@@ -26,8 +26,6 @@ constexpr std::size_t kSpare = local::kInlineBytesMax / kFragmentBytes;
 /// For any packet.
 constexpr std::uint32_t kNeeded = (1 + local::kOperationsMax) * kFragmentsMax + kSpare;
 constexpr int kPacketsOfATurn = 64;
-/// Of one socket, in files that its program may not have read yet: sockets do not count them.
-constexpr std::uint64_t kFileBytesMax = 2 * kMessageBytesMax;
 
 union Beside {
   cmsghdr header;
@@ -36,21 +34,6 @@ union Beside {
 
 SocketAddress from_local(const local::Address& address) {
   return SocketAddress::from(&address.any, sizeof address).value_or(SocketAddress{});
-}
-
-/// A file with the pieces; invalid if there is no memory.
-UniqueFd file_with(std::span<const ByteSpan> pieces) {
-  UniqueFd file(memfd_create("verbatim-rds", MFD_CLOEXEC));
-  off_t at = 0;
-  for (const ByteSpan piece : pieces) {
-    for (std::size_t done = 0; file && done < piece.size();) {
-      const ssize_t written = pwrite(file.get(), piece.data() + done, piece.size() - done, at);
-      if (written <= 0) return {};
-      done += static_cast<std::size_t>(written);
-      at += written;
-    }
-  }
-  return file;
 }
 
 }  // namespace
@@ -80,6 +63,7 @@ Result<void> Programs::open() {
   auto listener = service::listen_at(path_);
   if (!listener) return std::unexpected(listener.error());
   listener_ = std::move(*listener);
+  loop_.add(*this);
   return loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) { accept_all(); });
 }
 
@@ -89,6 +73,8 @@ Programs::~Programs() {
     loop_.unwatch(listener_.get());
     unlink(path_.c_str());
   }
+  for (const std::string& link : published_) unlink(link.c_str());
+  loop_.remove(*this);
   if (page_ != nullptr) munmap(page_, sizeof *page_);
   pool_.give_back(spare_);
 }
@@ -117,8 +103,10 @@ Result<void> Programs::admit(UniqueFd fd) {
   program->socket = id;
   program->fd = std::move(fd);
   program->process = peer.pid;
-  auto watched =
-      loop_.watch(program->fd.get(), EPOLLIN, [this, id](std::uint32_t, TimeNs) { on_ready(id); });
+  auto made = make_inbox(*program);
+  auto watched = made ? loop_.watch(program->fd.get(), EPOLLIN,
+                                    [this, id](std::uint32_t, TimeNs) { on_ready(id); })
+                      : made;
   if (!watched) {
     broker_->close(id);
     return watched;
@@ -131,7 +119,7 @@ void Programs::end(SocketId id) {
   const auto found = programs_.find(id);
   Program& program = *found->second;
   loop_.unwatch(program.fd.get());
-  if (program.room) loop_.unwatch(program.room.get());
+  program.inbox->is_closed.store(1);
   std::erase_if(waiters_, [id](const auto& one) { return one.second.socket == id; });
   broker_->close(id);
   grants_.end_all(id);
@@ -236,6 +224,10 @@ bool Programs::read_one(Program& program) {
     case local::Kind::question:
       on_question(program, packet);
       return true;
+    case local::Kind::bell:
+    case local::Kind::room:
+      on_word(program, packet.head);
+      return true;
     default:
       end(program.socket);
       return false;
@@ -288,105 +280,6 @@ void Programs::on_message(Program& program, const Packet& packet) {
                              loop_.now())
              : Result<void>(std::unexpected(slices.error()));
   if (!sent) log(LogLevel::info, "process {}: {}", program.process, sent.error().text);
-}
-
-bool Programs::send(Program& program, const Head& head, std::span<const ByteSpan> pieces,
-                    int beside) {
-  std::array<iovec, kSpare + 2> all;
-  all[0] = {const_cast<Head*>(&head), sizeof head};
-  std::size_t count = 1;
-  for (const ByteSpan piece : pieces)
-    all[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-  Beside place;
-  msghdr message{};
-  message.msg_iov = all.data();
-  message.msg_iovlen = count;
-  if (beside >= 0) {
-    message.msg_control = place.bytes.data();
-    message.msg_controllen = CMSG_SPACE(sizeof beside);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof beside);
-    std::memcpy(CMSG_DATA(header), &beside, sizeof beside);
-  }
-  // A program that has ended takes everything: its socket is closed by the next event.
-  return sendmsg(program.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
-         (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS);
-}
-
-namespace {
-
-Head head_of(const Delivery& delivery) {
-  Head head{.kind = local::Kind::message, .bytes = delivery.bytes};
-  if (delivery.notice) {
-    head.kind = local::Kind::notice;
-    head.value = delivery.notice->token;
-    head.option = static_cast<std::int32_t>(delivery.notice->status);
-    return head;
-  }
-  std::memcpy(&head.address, delivery.from.data(), delivery.from.size());
-  if (delivery.used) {
-    head.brings |= local::kUsedKey;
-    head.used_key = raw(*delivery.used);
-  }
-  if (delivery.offered) {
-    head.brings |= local::kOffer;
-    head.cookie = local::cookie_of(raw(delivery.offered->key), delivery.offered->offset);
-  }
-  return head;
-}
-
-}  // namespace
-
-bool Programs::deliver(SocketId socket, const Delivery& delivery) {
-  const auto found = programs_.find(socket);
-  if (found == programs_.end()) return true;
-  Program& program = *found->second;
-  const Head head = head_of(delivery);
-  bool is_sent = false;
-  if (delivery.bytes <= local::kInlineBytesMax) {
-    is_sent = send(program, head, delivery.pieces, -1);
-  } else {
-    int unread = 0;
-    if (ioctl(program.fd.get(), SIOCOUTQ, &unread) == 0 && unread == 0) program.file_bytes = 0;
-    const bool has_room =
-        program.file_bytes == 0 || program.file_bytes + delivery.bytes <= kFileBytesMax;
-    const UniqueFd file = has_room ? file_with(delivery.pieces) : UniqueFd();
-    Head of_file = head;
-    of_file.kind = local::Kind::message_in_file;
-    is_sent = file && send(program, of_file, {}, file.get());
-    if (is_sent) program.file_bytes += delivery.bytes;
-  }
-  if (!is_sent) wait_for_room(program);
-  return is_sent;
-}
-
-/// Each packet that the program reads is an event (edge-triggered), as long as messages wait.
-void Programs::wait_for_room(Program& program) {
-  if (program.room) return;
-  program.room.reset(fcntl(program.fd.get(), F_DUPFD_CLOEXEC, 0));
-  const SocketId id = program.socket;
-  const auto on_event = [this, id](std::uint32_t, TimeNs) {
-    broker_->on_room(id);
-    const auto found = programs_.find(id);
-    if (found == programs_.end()) return;
-    const Broker::Socket* const socket = broker_->find(id);
-    if (!socket->held.empty()) return;
-    loop_.unwatch(found->second->room.get());
-    found->second->room.reset();
-  };
-  if (!program.room || !loop_.watch(program.room.get(), EPOLLOUT | EPOLLET, on_event))
-    log(LogLevel::error, "no descriptor to wait for process {}", program.process);
-}
-
-void Programs::tell_congestion(SocketId socket, std::uint64_t ports) {
-  const auto found = programs_.find(socket);
-  if (found == programs_.end()) return;
-  // A program whose socket is full wakes up, too.
-  const bool is_told = broker_->find(socket)->monitors;
-  send(*found->second, {.kind = local::Kind::congestion, .option = is_told ? 1 : 0, .value = ports},
-       {}, -1);
 }
 
 void Programs::show_congestion(bool is_any) {

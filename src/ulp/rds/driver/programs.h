@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,13 @@
 #include "ulp/rds/driver/fragment_pool.h"
 #include "ulp/rds/driver/grants.h"
 #include "ulp/rds/driver/transfers.h"
+#include "ulp/rds/local/client.h"
 #include "ulp/rds/local/protocol.h"
 
 namespace verbatim::ulp::rds {
 
 /// The sockets of programs: packets (local/protocol.h) to the broker's calls, and back.
-class Programs {
+class Programs : private service::Source {
  public:
   /// All outlive it but the broker, which `serve` names.
   struct Parts {
@@ -37,11 +39,14 @@ class Programs {
   void serve(Broker& broker) { broker_ = &broker; }
   /// Addresses of the node, for `Ask::source_for`.
   void set_addresses(std::vector<SocketAddress> addresses) { addresses_ = std::move(addresses); }
+  /// Programs of this user and machine find the inboxes of this node's.
+  void share();
 
   // The broker's `Outside`.
   bool deliver(SocketId socket, const Delivery& delivery);
   void tell_congestion(SocketId socket, std::uint64_t ports);
   void let_send(std::uint64_t waiter);
+  void on_finished(SocketId socket);
   void pause(SocketId socket, bool is_paused);
   void show_congestion(bool is_any);
 
@@ -55,10 +60,11 @@ class Programs {
   struct Program {
     SocketId socket{};
     UniqueFd fd;
-    UniqueFd room;  // The same socket, watched for room; while the broker keeps messages for it.
+    UniqueFd inbox_file;
+    std::unique_ptr<local::Inbox, decltype(&local::unmap)> inbox{nullptr, local::unmap};
     int process = 0;
     bool is_paused = false;
-    std::uint64_t file_bytes = 0;  // In files that it may not have read.
+    bool waits = false;  // The broker keeps messages for it.
   };
   struct Waiter {
     SocketId socket{};
@@ -92,10 +98,16 @@ class Programs {
   Result<local::Answer> set_option(Program& program, const local::Head& head);
   Result<local::Answer> get_option(Program& program, const local::Head& head);
   void wait_for_room(Program& program);
+  Result<void> make_inbox(Program& program);
+  void set_limit(Program& program);
+  static void ring(Program& program);
+  void serve_held(Program& program);
+  TimeNs deadline() const override { return looks_again_; }
+  void on_time(TimeNs now) override;
+  void on_word(Program& program, const local::Head& head);
+  void publish(const SocketAddress& address);
   void watch(Program& program);
   void end(SocketId id);
-  bool send(Program& program, const local::Head& head, std::span<const ByteSpan> pieces,
-            int beside);
 
   service::Loop& loop_;
   FragmentPool& pool_;
@@ -111,8 +123,10 @@ class Programs {
   std::map<SocketId, std::unique_ptr<Program>> programs_;
   std::map<std::uint64_t, Waiter> waiters_;
   std::vector<SocketAddress> addresses_;
-  std::vector<Slice> spare_;  // The next message is received into them.
+  std::set<std::string> published_;  // Links to this broker, by its addresses.
+  std::vector<Slice> spare_;         // The next message is received into them.
   bool is_starved_ = false;
+  TimeNs looks_again_ = kNever;  // At inboxes without room.
 };
 
 }  // namespace verbatim::ulp::rds

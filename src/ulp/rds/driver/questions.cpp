@@ -78,8 +78,11 @@ void Programs::on_question(Program& program, Packet& packet) {
     told.error = answered.error().code;
     log(LogLevel::debug, "process {}: {}", program.process, answered.error().text);
   }
-  const bool has_page = answered && packet.head.ask == Ask::shared_page;
-  put(packet.beside.get(), told, more, has_page ? page_file_.get() : -1);
+  int beside = -1;
+  if (answered && packet.head.ask == Ask::shared_page) beside = page_file_.get();
+  if (answered && packet.head.ask == Ask::inbox)
+    beside = programs_[SocketId{static_cast<std::uint32_t>(told.value)}]->inbox_file.get();
+  put(packet.beside.get(), told, more, beside);
 }
 
 void Programs::let_send(std::uint64_t waiter) {
@@ -93,8 +96,16 @@ Result<Answer> Programs::answer(Program& program, Packet& packet, std::vector<st
   const SocketAddress address = from_local(head.address);
   Broker::Socket& socket = *broker_->find(id);
   switch (head.ask) {
-    case Ask::bind:
-      return named(broker_->bind(id, address));
+    case Ask::bind: {
+      const auto bound = broker_->bind(id, address);
+      if (bound) publish(*bound);
+      return named(bound);
+    }
+    case Ask::inbox: {
+      const SocketId there = address.empty() ? id : broker_->at(address);
+      if (there == kNoSocket) return refuse(ENOENT, "no socket is bound there");
+      return Answer{.value = raw(there)};
+    }
     case Ask::connect:
       return done(broker_->connect(id, address));
     case Ask::own_name:
@@ -202,6 +213,7 @@ Result<Answer> Programs::set_option(Program& program, const Head& head) {
       return Answer{};
     case local::kReceiveBuffer:
       socket.receive_limit = buffer();
+      set_limit(program);
       return Answer{};
     case local::kTypeOfService:
       // Sequences are of a connection: messages that wait keep theirs.

@@ -1,8 +1,10 @@
 #include "ulp/rds/driver/rds_service.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -34,13 +36,23 @@ class Idleness final : public service::Source {
   TimeNs idle_since_ = loop_.now();
 };
 
+/// Programs pass messages on by themselves where queue pairs have the direct path, not where
+/// messages are to be packets.
+bool has_direct_path() {
+  const char* const path = getenv("VERBATIM_PATH");
+  const char* const faults = getenv("VERBATIM_FAULT");
+  return (path == nullptr || std::string_view(path) != "wire") &&
+         (faults == nullptr || *faults == '\0');
+}
+
 class RdsService {
  public:
   Result<void> open(service::Daemon& daemon, bool ends_idle) {
     const auto folder = service::RuntimeFolder::open();
     if (!folder) return std::unexpected(folder.error());
     auto node = Node::create(daemon.loop(),
-                             fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name()));
+                             fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name()),
+                             has_direct_path());
     if (!node) return std::unexpected(node.error());
     node_ = std::move(*node);
     if (ends_idle) idleness_ = std::make_unique<Idleness>(daemon.loop(), *node_);

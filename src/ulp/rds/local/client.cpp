@@ -52,23 +52,6 @@ std::size_t total(const iovec* pieces, std::size_t count) {
   return bytes;
 }
 
-/// Fills the pieces from the file. Returns the bytes.
-ssize_t read_file(int file, const iovec* pieces, std::size_t count) {
-  off_t at = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t done = 0; done < pieces[i].iov_len;) {
-      const ssize_t got =
-          pread(file, static_cast<char*>(pieces[i].iov_base) + done, pieces[i].iov_len - done, at);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return -1;
-      if (got == 0) return at;
-      done += static_cast<std::size_t>(got);
-      at += got;
-    }
-  }
-  return at;
-}
-
 int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count,
                 std::span<const int> beside, int flags) {
   std::array<iovec, kPiecesMax + 1> all;
@@ -105,7 +88,7 @@ int file_of(const iovec* pieces, std::size_t count) {
 }
 
 Calls& calls() {
-  static Calls all{.close = ::close};
+  static Calls all{.close = ::close, .fcntl = ::fcntl};
   return all;
 }
 
@@ -207,39 +190,6 @@ ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, 
     errno = error;
   }
   return result == 0 ? static_cast<ssize_t>(bytes) : -1;
-}
-
-ssize_t receive(int fd, const iovec* pieces, std::size_t count, int flags, Received& received) {
-  if (count > kPiecesMax) return fail(EMSGSIZE);
-  std::array<iovec, kPiecesMax + 1> all;
-  all[0] = {&received.head, sizeof received.head};
-  std::copy_n(pieces, count, all.begin() + 1);
-  Beside place;
-  msghdr message{};
-  message.msg_iov = all.data();
-  message.msg_iovlen = count + 1;
-  message.msg_control = place.bytes.data();
-  message.msg_controllen = place.bytes.size();
-  constexpr int kPassed = MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL;
-  const ssize_t got = calls().recvmsg(fd, &message, (flags & kPassed) | MSG_CMSG_CLOEXEC);
-  if (got < 0) return -1;
-  const int file = taken_beside(message);
-  const Head& head = received.head;
-  if (got < static_cast<ssize_t>(sizeof head) || head.magic != kMagic) {
-    if (file >= 0) calls().close(file);
-    return fail(ENETDOWN);
-  }
-  ssize_t copied = got - static_cast<ssize_t>(sizeof head);
-  if (file >= 0) {
-    copied = read_file(file, pieces, count);
-    const int error = errno;
-    calls().close(file);
-    errno = error;
-    if (copied < 0) return -1;
-  }
-  if (head.kind == Kind::congestion || head.kind == Kind::notice) return 0;
-  received.is_cut = static_cast<std::size_t>(copied) < head.bytes;
-  return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(head.bytes) : copied;
 }
 
 }  // namespace verbatim::ulp::rds::local

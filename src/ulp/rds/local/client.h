@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "ulp/rds/local/inbox.h"
 #include "ulp/rds/local/protocol.h"
 
 /// A program's side. C calls: -1 and errno. Only libc is called, by the functions of `Calls`: the
@@ -18,6 +19,7 @@ struct Calls {
   ssize_t (*sendmsg)(int, const msghdr*, int) = ::sendmsg;
   ssize_t (*recvmsg)(int, msghdr*, int) = ::recvmsg;
   int (*close)(int);
+  int (*fcntl)(int, int, ...);
 };
 Calls& calls();
 
@@ -44,11 +46,22 @@ ssize_t send(int fd, const Address& to, const iovec* pieces, std::size_t count, 
 /// A file with all the pieces' bytes, or -1 (ENOBUFS, EFAULT). The caller closes it.
 int file_of(const iovec* pieces, std::size_t count);
 
+/// The inbox of the socket that is bound at `bound` (none: of this one), or null. `number`: what
+/// its broker calls the socket. Ends with `unmap`.
+Inbox* open_inbox(int fd, const Address& bound = {.ipv6 = {}}, std::uint64_t* number = nullptr);
+
 struct Received {
   Head head;
   bool is_cut = false;  // The message was longer than its room.
 };
-/// One packet; EOF is ENETDOWN. Returns the bytes that were copied, or, with MSG_TRUNC, the length.
-ssize_t receive(int fd, const iovec* pieces, std::size_t count, int flags, Received& received);
+/// One message; ENETDOWN: the broker has ended. Returns the bytes that were copied, or, with
+/// MSG_TRUNC, the length. A reader that may wait polls for a while first.
+ssize_t receive(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, int flags,
+                Received& received);
+/// Before the program waits for the descriptor to become readable: it will, or is, if the inbox has
+/// something.
+void arm(int fd, Inbox& inbox);
+/// Sends the broker at `fd` a word without an answer.
+void tell(int fd, Kind kind, std::uint64_t value);
 
 }  // namespace verbatim::ulp::rds::local

@@ -8,11 +8,13 @@
 
 /// Between a program's RDS socket and the node's broker: packets of a SOCK_SEQPACKET socket of this
 /// machine, in its own byte order. The socket is the program's descriptor, so that poll, dup, fork
-/// and exec are the kernel's; all that belongs to it is the broker's.
+/// and exec are the kernel's; all that belongs to it is the broker's. What comes for a program lies
+/// in its inbox (inbox.h), and its socket is readable while it does.
 namespace verbatim::ulp::rds::local {
 
-inline constexpr std::uint32_t kMagic = 0x56724403;  // With the version of this file.
-/// Longer messages lie in a file beside the packet: one of 1 MiB fits into no socket.
+inline constexpr std::uint32_t kMagic = 0x56724404;  // With the version of this file.
+/// To the broker, longer messages lie in a file beside the packet: one of 1 MiB fits into no
+/// socket.
 inline constexpr std::uint32_t kInlineBytesMax = 128 << 10;
 inline constexpr std::uint32_t kAnswerBytesMax = 128 << 10;
 inline constexpr int kLevel = 276;  // SOL_RDS
@@ -24,6 +26,9 @@ enum class Kind : std::uint16_t {
   question,         // A socket beside it, for the answer.
   congestion,       // To programs: `value` says which ports are congested no more.
   notice,           // To programs: the operation `value` (its token) is over, status `option`.
+  bell,             // To programs: the inbox has something. To brokers: ring it for socket `value`
+                    // (0: for this one).
+  room,             // To brokers: the inbox has room again.
 };
 
 enum class Ask : std::uint16_t {
@@ -36,6 +41,8 @@ enum class Ask : std::uint16_t {
   get_option,   //
   info,         // `option`: RDS_INFO_*. Answer: `value` bytes in each element, and the elements.
   shared_page,  // Answer: a descriptor, to be mapped (`SharedPage`).
+  inbox,        // Answer: the inbox of the socket that is bound at `address`, and `value`, its
+                // number; ENOENT. Without an address: this socket's.
   source_for,   // Which of the node's addresses speaks with this one.
   transmit,     // `Transmission`: a message of `value` bytes, in a file beside it, if any.
   grant,        // `Grant`, and the file beside it. Answer: `value` is the cookie.
@@ -121,9 +128,13 @@ struct Answer {
   Address address{.ipv6 = {}};
 };
 
+/// Where the broker of an address is found, beside all brokers' sockets: a symbolic link.
+inline constexpr const char* kAddressPrefix = "rds+";
+
 /// Read by programs.
 struct SharedPage {
   std::atomic<std::uint32_t> is_congested;  // Not 0: a port of somebody is. Ask before you send.
+  std::atomic<std::uint32_t> is_shared;     // Programs may use each other's inboxes.
 };
 
 }  // namespace verbatim::ulp::rds::local

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ulp/rds/local/client.h"
+
+/// What the program has mapped of its RDS sockets. Any thread; a descriptor may be closed while
+/// another thread reads from it.
+namespace verbatim::rdspreload {
+
+struct Socket {
+  ulp::rds::local::Inbox* inbox = nullptr;
+  ulp::rds::local::Address own{.ipv6 = {}};  // None: not known.
+  std::atomic<std::uint32_t> descriptors{1};
+  std::atomic<std::uint32_t> users{0};
+};
+
+/// The descriptor's socket, kept mapped for a scope. Null if its broker has ended (ENETDOWN).
+class SocketUse {
+ public:
+  explicit SocketUse(int fd);
+  ~SocketUse();
+  SocketUse(const SocketUse&) = delete;
+  SocketUse& operator=(const SocketUse&) = delete;
+  explicit operator bool() const { return socket_ != nullptr; }
+  Socket* operator->() const { return socket_; }
+  ulp::rds::local::Inbox& inbox() const { return *socket_->inbox; }
+
+ private:
+  Socket* socket_;
+};
+
+/// Both descriptors are of one socket now.
+void share_socket(int from, int to);
+/// The descriptor is none of an RDS socket any more.
+void drop_socket(int fd);
+/// Before the program waits for descriptors: those of sockets that have messages are readable.
+void arm_all();
+
+}  // namespace verbatim::rdspreload

@@ -1,0 +1,156 @@
+#include "dropin/rdspreload/straight.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <arpa/inet.h>
+
+#include "base/time.h"
+#include "dropin/rdspreload/fd_table.h"
+
+namespace verbatim::rdspreload {
+namespace {
+
+namespace local = ulp::rds::local;
+using local::Inbox;
+
+constexpr TimeNs kTriesAgain = 50 * kMillisecond;
+constexpr std::size_t kRoutesMax = 1024;
+constexpr std::size_t kPiecesMax = 16;
+
+/// An address and port as a key.
+struct Place {
+  std::array<std::byte, 16> ip{};
+  std::uint16_t port = 0;
+  std::uint32_t scope = 0;
+  auto operator<=>(const Place&) const = default;
+};
+
+Place place_of(const local::Address& address) {
+  Place place;
+  if (address.any.sa_family == AF_INET6) {
+    std::memcpy(place.ip.data(), &address.ipv6.sin6_addr, 16);
+    place.port = address.ipv6.sin6_port;
+    place.scope = address.ipv6.sin6_scope_id;
+  } else {
+    std::memcpy(place.ip.data(), &address.ipv4.sin_addr, 4);
+    place.port = address.ipv4.sin_port;
+    place.scope = ~0u;
+  }
+  return place;
+}
+
+struct Route {
+  Inbox* inbox = nullptr;  // Null: there is none.
+  int broker = -1;
+  std::uint64_t number = 0;
+  TimeNs tries_again = 0;
+};
+
+/// Of this process; a child has copies, and the mappings. Never destroyed.
+struct Routes {
+  std::mutex lock;
+  std::map<Place, Route> by_place;
+  std::map<std::string, int> brokers;  // Connections to them, by their links.
+};
+Routes& routes() {
+  static auto* const all = new Routes;
+  return *all;
+}
+
+std::string link_of(const local::Address& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const bool is_ipv6 = address.any.sa_family == AF_INET6;
+  const void* const ip = is_ipv6 ? static_cast<const void*>(&address.ipv6.sin6_addr)
+                                 : static_cast<const void*>(&address.ipv4.sin_addr);
+  inet_ntop(address.any.sa_family, ip, text, sizeof text);
+  const std::string& own = broker_path();
+  return own.substr(0, own.rfind('/') + 1) + local::kAddressPrefix + text;
+}
+
+/// A connection to the broker of this address, or -1.
+int broker_of(const local::Address& address) {
+  const std::string link = link_of(address);
+  const auto known = routes().brokers.find(link);
+  if (known != routes().brokers.end()) return known->second;
+  const int fd = local::open_socket(link, SOCK_CLOEXEC);
+  if (fd >= 0) routes().brokers[link] = fd;
+  if (fd >= 0) set_known(fd, kIsHidden);
+  return fd;
+}
+
+void drop(Route& route, TimeNs now) {
+  local::unmap(route.inbox);
+  route = {.tries_again = now + kTriesAgain};
+}
+
+void find(Route& route, const local::Address& to, TimeNs now) {
+  route.tries_again = now + kTriesAgain;
+  route.broker = broker_of(to);
+  if (route.broker < 0) return;
+  route.inbox = local::open_inbox(route.broker, to, &route.number);
+  if (route.inbox == nullptr && errno == ENETDOWN) {
+    const int fd = route.broker;
+    std::erase_if(routes().brokers, [fd](const auto& one) { return one.second == fd; });
+    set_known(fd, 0);
+    local::calls().close(fd);
+  }
+}
+
+/// Null if there is none now.
+Route* route_to(const local::Address& to) {
+  if (routes().by_place.size() >= kRoutesMax) return nullptr;
+  Route& route = routes().by_place[place_of(to)];
+  if (route.inbox != nullptr) {
+    if (route.inbox->is_closed.load(std::memory_order_relaxed) == 0) return &route;
+    drop(route, monotonic_now());
+    return nullptr;
+  }
+  const TimeNs now = monotonic_now();
+  if (now < route.tries_again) return nullptr;
+  find(route, to, now);
+  return route.inbox == nullptr ? nullptr : &route;
+}
+
+}  // namespace
+
+bool send_straight(Socket& socket, const local::Address& to, const iovec* pieces, std::size_t count,
+                   std::size_t bytes) {
+  if (count > kPiecesMax || socket.own.any.sa_family != to.any.sa_family) return false;
+  const Inbox& own = *socket.inbox;
+  if (own.submitted.load() != own.finished.load()) return false;
+  const int error = errno;
+  const std::lock_guard held(routes().lock);
+  Route* const route = route_to(to);
+  errno = error;
+  if (route == nullptr) return false;
+  local::Head head{.kind = local::Kind::message,
+                   .bytes = static_cast<std::uint32_t>(bytes),
+                   .address = socket.own};
+  std::array<ByteSpan, kPiecesMax> parts;
+  for (std::size_t i = 0; i < count; ++i)
+    parts[i] = {static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len};
+  Inbox& inbox = *route->inbox;
+  if (!inbox.lock_soon()) return false;
+  const bool is_open = inbox.is_held.load(std::memory_order_relaxed) == 0 &&
+                       inbox.is_closed.load(std::memory_order_relaxed) == 0;
+  const auto put = is_open ? inbox.put(head, std::span(parts).first(count)) : Inbox::Put::no_room;
+  inbox.lock.unlock();
+  if (put == Inbox::Put::wakes) local::tell(route->broker, local::Kind::bell, route->number);
+  return put != Inbox::Put::no_room;
+}
+
+void forget_neighbour(int fd) {
+  const std::lock_guard held(routes().lock);
+  std::erase_if(routes().brokers, [fd](const auto& one) { return one.second == fd; });
+  for (auto& [place, route] : routes().by_place) {
+    if (route.broker == fd) drop(route, 0);
+  }
+}
+
+}  // namespace verbatim::rdspreload
