@@ -74,7 +74,7 @@ MAY_INCLUDE = {
     "ulp/target_tree": ("base",),
     "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser",
                  "ulp/iscsi", "ulp/scsi"),
-    "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire"),
+    "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire", "fabric/protocol"),
     "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/tcp"),
     "ulp/rds": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/sdp": ("base", "ulp/engine", "ulp/rdma"),
