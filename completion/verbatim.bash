@@ -86,9 +86,9 @@ _verbatim() {
     "cluster agent") _verbatim_reply "$common" "$current" ;;
     "cluster down") _verbatim_reply "--name $common" "$current" ;;
     ipoib) _verbatim_reply "up down show neigh $common" "$current" ;;
-    "ipoib up") _verbatim_reply "--name --mode --pkey --netns --fabric --host $node_options $common" "$current" ;;
-    "ipoib down" | "ipoib neigh") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
-    "ipoib show") _verbatim_reply "--name --json --fabric --host $node_options $common" "$current" ;;
+    "ipoib up") _verbatim_reply "--name --names --port --mode --pkey --netns --fabric --host $node_options $common" "$current" ;;
+    "ipoib down" | "ipoib neigh") _verbatim_reply "--name --names --port --fabric --host $node_options $common" "$current" ;;
+    "ipoib show") _verbatim_reply "--name --names --port --json --fabric --host $node_options $common" "$current" ;;
     rds) _verbatim_reply "up down show ping $common" "$current" ;;
     "rds up" | "rds down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "rds show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;

@@ -6,7 +6,9 @@
 
 #include "base/assert.h"
 #include "input.h"
+#include "ulp/ipoib/arrivals.h"
 #include "ulp/ipoib/datagram_sender.h"
+#include "ulp/ipoib/offload/merge.h"
 #include "ulp/ipoib/snooping.h"
 #include "ulp/ipoib/wire/ip.h"
 #include "ulp/ipoib/wire/too_long.h"
@@ -74,6 +76,14 @@ void take(Host& host, ByteSpan bytes, TimeNs now) {
     host.out.clear();
     host.sender.on_report(group, is_member, now, host.out);
   });
+  // As the same segment twice, and as one that stands alone.
+  Merge merge;
+  if (merge.add(frame->packet)) {
+    merge.add(frame->packet);
+    std::size_t bytes = 0;
+    for (const ByteSpan part : merge.take().parts) bytes += part.size();
+    VERBATIM_ASSERT(bytes <= Merge::kBytesMax);
+  }
   host.out.clear();
   if (!frame->packet.empty()) host.sender.on_packet(frame->packet, now, host.out);
 }
@@ -83,6 +93,7 @@ void take(Host& host, ByteSpan bytes, TimeNs now) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   Host host;
+  Arrivals arrivals;
   std::vector<std::byte> datagram;
   for (TimeNs now = 0; !input.empty(); now += kSecond) {
     datagram.clear();
@@ -90,6 +101,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       datagram.push_back(static_cast<std::byte>(input.byte()));
     take(host, datagram, now);
     answer(host, datagram, now);
+    const auto number = static_cast<Arrivals::Id>(now / kSecond);
+    arrivals.on_requested(number, Gid{}, datagram, now);
+    arrivals.on_message(number, now);
     host.out.clear();
     host.sender.on_time(now, host.out);
   }

@@ -77,6 +77,22 @@ class IpoibTest(unittest.TestCase):
     def ping(self, host, to, *options):
         self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
 
+    def listen(self, host, group, gid, length):
+        listener = self.start_on(host, sys.executable, "-c", LISTENER, group, str(length))
+        wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(host)["groups"], SECONDS_MAX,
+                   f"the listener of {group}")
+        return listener
+
+    def expect_heard(self, speaker, listener, group, length):
+        speaks = self.start_on(speaker, sys.executable, "-c", SPEAKER, group, str(length))
+        self.assertEqual(listener.wait(SECONDS_MAX), 0)
+        FabricBed.end(speaks)
+
+    def expect_multicast(self, speaker, listener, length):
+        """Groups of both families: what is sent to them arrives."""
+        for group, gid in GROUPS:
+            self.expect_heard(speaker, self.listen(listener, group, gid, length), group, length)
+
     def refusal(self, *words, prefix=()):
         done = subprocess.run([*prefix, f"{self.bed.build}/bin/verbatim", "ipoib", *words], text=True, check=False,
                               env=self.bed.environment(), capture_output=True, timeout=SECONDS_MAX)
@@ -163,22 +179,6 @@ class Ipoib(IpoibTest):
         self.up("H2")
         self.assertNotEqual(self.shown("H2")["queue_pair"], before)
         self.ping("H1", HOSTS["H2"][0])
-
-    def listen(self, host, group, gid, length):
-        listener = self.start_on(host, sys.executable, "-c", LISTENER, group, str(length))
-        wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(host)["groups"], SECONDS_MAX,
-                   f"the listener of {group}")
-        return listener
-
-    def expect_heard(self, speaker, listener, group, length):
-        speaks = self.start_on(speaker, sys.executable, "-c", SPEAKER, group, str(length))
-        self.assertEqual(listener.wait(SECONDS_MAX), 0)
-        FabricBed.end(speaks)
-
-    def expect_multicast(self, speaker, listener, length):
-        """Groups of both families: what is sent to them arrives."""
-        for group, gid in GROUPS:
-            self.expect_heard(speaker, self.listen(listener, group, gid, length), group, length)
 
     def test_multicast(self):
         for host in HOSTS:

@@ -75,7 +75,7 @@ MAY_INCLUDE = {
     "ulp/disk": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/iser",
                  "ulp/iscsi", "ulp/scsi"),
     "ulp/initiator": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/storage", "ulp/nvmeof", "ulp/srp", "ulp/disk"),
-    "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire"),
+    "ulp/ipoib": ("base", "service", "ulp/engine", "ulp/rdma", "mad", "wire", "fabric/protocol"),
     "ulp/rpcrdma": ("base", "service", "ulp/engine", "ulp/rdma", "ulp/tcp"),
     "ulp/rds": ("base", "service", "ulp/engine", "ulp/rdma"),
     "ulp/sdp": ("base", "ulp/engine", "ulp/rdma"),

@@ -64,9 +64,12 @@ Server::Connection* Server::manager_in(std::uint32_t slot) {
   return connection.bindings >= 0 ? &connection : nullptr;
 }
 
+/// On a fabric's host a request may be for an address of an interface of IP over InfiniBand, which
+/// is none of the node's.
 Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddress& own) {
   if (route.slot) return manager_in(*route.slot);
-  const auto listener = ports_.find(route.service, own);
+  const bool is_named = fabric_ && !route.ends.empty();
+  const auto listener = ports_.find(route.service, is_named ? route.ends.destination : own);
   return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
 }
 

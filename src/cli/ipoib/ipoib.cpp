@@ -1,4 +1,8 @@
+#include <cctype>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +15,7 @@
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
 #include "cli/ipoib/ipoib_text.h"
+#include "cli/ipoib/name_rules.h"
 #include "cli/program.h"
 #include "service/control.h"
 #include "service/launch.h"
@@ -33,7 +38,9 @@ constexpr const char* kExamples =
 struct Place {
   NodeChoice node;
   HostChoice host;
-  std::string name = "ib0";
+  unsigned port = 1;
+  std::optional<std::string> name;
+  std::string names;  // A file of rules.
 };
 
 struct UpForm {
@@ -57,12 +64,44 @@ std::string chosen(const std::optional<std::string>& option, const char* variabl
   return option.value_or(value == nullptr ? "" : value);
 }
 
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// By the GID that the host's view shows; flags and queue pair, which begin an address, are not
+/// known before there is an interface.
+std::optional<std::string> ruled_name(const Place& place) {
+  const char* const view = getenv("VERBATIM_VIEW");
+  const std::string rules = text_of(place.names);
+  std::error_code ignored;
+  for (const auto& device : std::filesystem::directory_iterator(
+           std::string(view == nullptr ? "" : view) + "/sys/class/infiniband", ignored)) {
+    std::string address = "00:00:00:00";
+    std::string gid = text_of(device.path() / fmt::format("ports/{}/gids/0", place.port));
+    std::erase_if(gid, [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) == 0; });
+    for (std::size_t at = 0; at + 2 <= gid.size(); at += 2) address += ":" + gid.substr(at, 2);
+    if (auto name = name_by_rules(rules, {address, place.port})) return name;
+  }
+  return std::nullopt;
+}
+
+/// Its own, or by the rules; else ib0 and ib1.
+std::string interface_of(const Place& place) {
+  if (place.name) return *place.name;
+  if (!place.names.empty() && enter_host(place.host)) {
+    if (const auto name = ruled_name(place)) return *name;
+  }
+  return fmt::format("ib{}", place.port - 1);
+}
+
 std::optional<service::ServiceName> name_of(const Place& place) {
   const std::string host = chosen(place.host.host, "VERBATIM_HOST");
   const std::string fabric = chosen(place.host.fabric, "VERBATIM_FABRIC");
   if (host.empty()) return std::nullopt;
   const bool is_default = fabric.empty() || fabric == "default";
-  return service::ServiceName{"ipoib", (is_default ? "" : fabric + ".") + host + "." + place.name};
+  return service::ServiceName{"ipoib",
+                              (is_default ? "" : fabric + ".") + host + "." + interface_of(place)};
 }
 
 std::string no_host(const Place& place) {
@@ -82,8 +121,18 @@ int up(const UpForm& form) {
     return fail("up", entered.error().text);
   const auto program = service::find_program("verbatim-ulpd");
   if (!program) return fail("up", program.error().text);
-  std::vector<std::string> words{"ipoib",  "--name",  name->name, "--interface", form.place.name,
-                                 "--mode", form.mode, "--pkey",   form.pkey};
+  const std::string interface = interface_of(form.place);
+  std::vector<std::string> words{"ipoib",
+                                 "--name",
+                                 name->name,
+                                 "--interface",
+                                 interface,
+                                 "--mode",
+                                 form.mode,
+                                 "--pkey",
+                                 form.pkey,
+                                 "--port",
+                                 std::to_string(form.place.port)};
   if (!form.netns.empty()) words.insert(words.end(), {"--netns", form.netns});
   const auto started = service::start_daemon({.program = *program, .arguments = words});
   if (!started)
@@ -92,7 +141,7 @@ int up(const UpForm& form) {
   const auto status = service::ask(*name, {{"ask", "status"}});
   if (!status) return fail("up", status.error().text);
   if (!status->value("carrier", false)) {
-    fmt::print(stderr, "verbatim ipoib up: {} has no carrier yet: {}\n", form.place.name,
+    fmt::print(stderr, "verbatim ipoib up: {} has no carrier yet: {}\n", interface,
                status->value("why", "the subnet administrator does not answer"));
   }
   return 0;
@@ -103,7 +152,7 @@ std::string not_there(const Place& place, const service::ServiceName& name) {
   for (const auto& one : service::services()) {
     if (one.kind == name.kind) there += (there.empty() ? "" : ", ") + one.name;
   }
-  return fmt::format("no interface {} of host {} is up{}", place.name,
+  return fmt::format("no interface {} of host {} is up{}", interface_of(place),
                      chosen(place.host.host, "VERBATIM_HOST"),
                      there.empty() ? "" : " (there is " + there + ")");
 }
@@ -131,7 +180,14 @@ int show(const char* command, const ShowForm& form, std::string (*text)(const nl
 void add_place_options(CLI::App& command, Place& place) {
   add_node_options(command, place.node);
   add_host_options(command, place.host);
-  command.add_option("--name", place.name, "The interface's name; default: ib0")->type_name("NAME");
+  command.add_option("--port", place.port, "Of the host; default: 1")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1, 2));
+  command.add_option("--name", place.name, "The interface's name; default: ib0, or ib1 of port 2")
+      ->type_name("NAME");
+  command.add_option("--names", place.names, "Rules for names, as in 70-persistent-ipoib.rules")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
 }
 
 void add_up(CLI::App& ipoib, int& exit_status) {

@@ -211,6 +211,7 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .send_mad = send_mad,
                                      .find_path = find_path,
                                      .find_gid = find_gid,
+                                     .find_interface = find_interface,
                                      .find_group = find_group,
                                      .join_group = join_group,
                                      .leave_group = leave_group,

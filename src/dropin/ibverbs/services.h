@@ -83,6 +83,14 @@ using VerbatimOnPath = void(std::uint64_t tag, int error, const ibv_sa_path_rec*
 using VerbatimOnGroup = void(std::uint32_t membership, int error,
                              const ibv_sa_mcmember_rec* record);
 
+/// An interface of IP over InfiniBand.
+struct VerbatimInterface {
+  sockaddr_storage source;  // An address of its own.
+  ibv_gid own;              // Of its port,
+  std::uint16_t pkey;       // in this partition.
+  ibv_gid peer;
+};
+
 struct VerbatimPortChange {
   const VerbatimNode* node;  // The current state.
   std::uint32_t gids;        // Bit i: entry i of the GID table is valid now.
@@ -122,6 +130,10 @@ struct VerbatimServices {
   int (*find_path)(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag);
   /// Only on a fabric. Waits for its daemon. EHOSTUNREACH: no host of the fabric has the address.
   int (*find_gid)(const sockaddr* address, ibv_gid* gid);
+  /// Only on a fabric. Asks the host's interfaces of IP over InfiniBand which of them has the source
+  /// (or null), and which port the destination (or null); waits for them, and for the neighbour.
+  int (*find_interface)(const sockaddr* source, const sockaddr* destination,
+                        VerbatimInterface* found);
   /// Only on a fabric. Waits for the subnet administrator. Zeros if it names no such group.
   void (*find_group)(const ibv_gid* gid, ibv_sa_mcmember_rec* group);
   /// Only on a fabric; else ENODEV. The port joins the multicast group of `wanted`, until
@@ -154,6 +166,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 11;
+inline constexpr std::uint32_t kServicesVersion = 12;
 
 }  // namespace verbatim::dropin

@@ -15,12 +15,23 @@ Result<Gid> Manager::find_gid(const SocketAddress& address) const {
   return to_gid(gid);
 }
 
+Result<VerbatimInterface> Manager::find_interface(const SocketAddress& source,
+                                                  const SocketAddress& destination) const {
+  const auto data_of = [](const SocketAddress& address) {
+    return address.empty() ? nullptr : address.data();
+  };
+  VerbatimInterface found{};
+  const int error = services_->find_interface(data_of(source), data_of(destination), &found);
+  if (error != 0) return refused_below(error);
+  return found;
+}
+
 Result<void> Manager::find_path(Id& id, int timeout_ms) {
   const connect::Path& path = id.connection.plan.path;
   const VerbatimPathQuery query{.source = to_verbs(path.local_gid),
                                 .destination = to_verbs(path.remote_gid),
                                 .service_id = raw(service_of(id, id.remote.port())),
-                                .pkey = id.is_af_ib ? raw(id.pkey) : std::uint16_t{0},
+                                .pkey = raw(id.pkey),
                                 .traffic_class = id.options.traffic_class,
                                 .is_ipv4 = !id.is_af_ib && id.remote.family() == AF_INET,
                                 .timeout_ms = static_cast<std::uint32_t>(std::max(timeout_ms, 0))};

@@ -75,16 +75,26 @@ Result<void> take_port(Id& id, const Name& name) {
   return {};
 }
 
+/// One of the node's addresses, with its GID.
+struct Source {
+  connect::OwnAddress own;
+  /// As the program sees it: the node's, or that of an interface of IP over InfiniBand, which is in
+  /// a partition.
+  SocketAddress ip;
+  PKey pkey{};
+};
+
 /// Binds the id to one of the node's addresses, and so to the device.
-Result<void> use_source(Id& id, const connect::OwnAddress& own) {
+Result<void> use_source(Id& id, const Source& source) {
   Manager& cm = manager();
   if (auto attached = cm.attach_device(id); !attached) return attached;
   const std::lock_guard guard(cm.lock);
   connect::Path& path = id.connection.plan.path;
-  path.local = own.address;
-  path.local_gid = own.gid;
+  path.local = source.own.address;
+  path.local_gid = source.own.gid;
   path.mtu = cm.active_mtu();
-  id.local = own.address.with_port(id.local.port());
+  id.local = source.ip.with_port(id.local.port());
+  if (source.pkey != PKey{}) id.pkey = source.pkey;
   show_addresses(id);
   return {};
 }
@@ -92,9 +102,35 @@ Result<void> use_source(Id& id, const connect::OwnAddress& own) {
 /// InfiniBand's GIDs are no addresses.
 bool is_infiniband_gid(const Name& name) { return name.is_af_ib && manager().is_infiniband(); }
 
-Result<connect::OwnAddress> own_address(const Name& name) {
+/// May be that of an interface of IP over InfiniBand: the fabric's hosts have loopback addresses.
+bool is_of_interface(const Name& name) {
+  const SocketAddress& ip = name.address;
+  return manager().is_infiniband() && !name.is_af_ib && !ip.is_loopback() && !ip.is_multicast() &&
+         !connect::is_wildcard(ip);
+}
+
+SocketAddress address_in(const sockaddr_storage& storage) {
+  return SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage), sizeof storage)
+      .value_or(SocketAddress());
+}
+
+/// The host has one GID for connections, that of its first port.
+Result<Source> source_of(const VerbatimInterface& found) {
+  const auto own = manager().addresses().own(to_gid(found.own));
+  if (!own) return std::unexpected(own.error());
+  return Source{*own, address_in(found.source), PKey{found.pkey}};
+}
+
+Result<Source> own_source(const Name& name) {
+  if (is_of_interface(name)) {
+    const auto found = manager().find_interface(name.address.with_port(0), {});
+    if (!found) return std::unexpected(found.error());
+    return source_of(*found);
+  }
   const connect::Addresses& addresses = manager().addresses();
-  return is_infiniband_gid(name) ? addresses.own(name.gid) : addresses.own(name.address);
+  const auto own = is_infiniband_gid(name) ? addresses.own(name.gid) : addresses.own(name.address);
+  if (!own) return std::unexpected(own.error());
+  return Source{*own, own->address};
 }
 
 Result<void> bind(Id& id, Name name) {
@@ -104,11 +140,11 @@ Result<void> bind(Id& id, Name name) {
     show_addresses(id);
     return {};
   }
-  const auto own = own_address(name);
-  if (!own) return std::unexpected(own.error());
-  name.address = own->address.with_port(name.address.port());
+  const auto source = own_source(name);
+  if (!source) return std::unexpected(source.error());
+  name.address = source->ip.with_port(name.address.port());
   if (auto taken = take_port(id, name); !taken) return taken;
-  return use_source(id, *own);
+  return use_source(id, *source);
 }
 
 /// The source that a program has not named: any, and AF_IB's is in the destination's partition.
@@ -151,16 +187,36 @@ Result<connect::OwnAddress> find_source(const Id& id, Name& destination) {
   }
   // The addresses of a fabric's hosts are IPv4.
   const auto seen = is_infiniband_gid(destination) ? SocketAddress::ipv4({}) : address;
-  auto own = connect::is_wildcard(id.local) ? addresses.source_for(seen) : addresses.own(id.local);
+  auto own =
+      id.has_device ? addresses.own(id.connection.plan.path.local) : addresses.source_for(seen);
   const bool same_family = own && own->address.family() == address.family();
   if (!own || same_family || is_infiniband_gid(destination)) return own;
   return refuse(ENODEV, "the source has another family than the destination");
 }
 
+/// From where to which GID.
+struct Way {
+  Source source;
+  Gid peer;
+};
+
 /// Requires that `lock` is not held.
-Result<Gid> gid_of_peer(const Name& destination) {
-  if (is_infiniband_gid(destination)) return destination.gid;
-  return manager().find_gid(destination.address);
+Result<Way> find_way(const Id& id, Name& destination) {
+  const bool is_bound = !connect::is_wildcard(id.local);
+  if (is_of_interface(destination)) {
+    const auto found = manager().find_interface(is_bound ? id.local.with_port(0) : SocketAddress(),
+                                                destination.address.with_port(0));
+    if (!found) return std::unexpected(found.error());
+    auto source = source_of(*found);
+    if (!source) return std::unexpected(source.error());
+    return Way{*source, to_gid(found->peer)};
+  }
+  const auto own = find_source(id, destination);
+  if (!own) return refuse(ENODEV, own.error().text);
+  const auto gid = is_infiniband_gid(destination) ? Result<Gid>(destination.gid)
+                                                  : manager().find_gid(destination.address);
+  if (!gid) return std::unexpected(gid.error());
+  return Way{{*own, is_bound ? id.local : own->address}, *gid};
 }
 
 Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* destination) {
@@ -176,11 +232,10 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
   }
   if (auto checked = check_partition(id, *name); !checked) return checked;
   Manager& cm = manager();
-  const auto own = find_source(id, *name);
-  const auto gid = own ? gid_of_peer(*name) : refuse(ENODEV, "");
-  if (!gid) {
+  const auto way = find_way(id, *name);
+  if (!way) {
     const std::lock_guard guard(cm.lock);
-    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -gid.error().code));
+    cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_ERROR, -way.error().code));
     return {};
   }
   {
@@ -193,11 +248,11 @@ Result<void> resolve_address(Id& id, const sockaddr* source, const sockaddr* des
           SocketAddress::ipv6(id.remote.ipv6_bytes(), id.remote.port(), cm.interface_index());
     }
     path.remote = roce_path(id.remote);
-    path.remote_gid = *gid;
+    path.remote_gid = way->peer;
     path.traffic_class = id.options.traffic_class;
     if (id.options.ack_timeout) path.ack_timeout = *id.options.ack_timeout;
   }
-  if (auto used = use_source(id, *own); !used) return used;
+  if (auto used = use_source(id, way->source); !used) return used;
   const std::lock_guard guard(cm.lock);
   id.state = IdState::address_resolved;
   cm.push(id, make_event(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0));

@@ -40,6 +40,10 @@ class Manager final : private connect::Host, private connect::Events {
   /// InfiniBand: asks the fabric's daemon, so `lock` must not be held; EHOSTUNREACH if no host has
   /// the address.
   Result<Gid> find_gid(const SocketAddress& address) const;
+  /// InfiniBand: the host's interface of IP over InfiniBand with the source, or that leads to the
+  /// destination; either may be empty. EADDRNOTAVAIL, EHOSTUNREACH. The same.
+  Result<VerbatimInterface> find_interface(const SocketAddress& source,
+                                           const SocketAddress& destination) const;
   /// InfiniBand: the broadcast group of the partition, whose attributes its other groups have. It
   /// has no limits (MTU, rate) if the partition has no such group. Waits for the subnet
   /// administrator, so `lock` must not be held.

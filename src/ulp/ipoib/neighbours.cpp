@@ -32,6 +32,15 @@ void Neighbours::send(const SocketAddress& hop, const SocketAddress& source, Byt
   send_to(hop, neighbour, packet, now, out);
 }
 
+std::optional<HardwareAddress> Neighbours::find(const SocketAddress& hop,
+                                                const SocketAddress& source, TimeNs now,
+                                                Outputs& out) {
+  Neighbour& neighbour = *neighbour_at(hop, source, now, out);
+  neighbour.last_used = now;
+  if (neighbour.state == State::asking) return std::nullopt;
+  return neighbour.address;
+}
+
 void Neighbours::send_to(const SocketAddress& ip, Neighbour& neighbour, ByteSpan packet, TimeNs now,
                          Outputs& out) {
   if (settings_.is_connected() &&

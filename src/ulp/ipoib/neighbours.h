@@ -51,6 +51,10 @@ class Neighbours {
   void send(const SocketAddress& hop, const SocketAddress& source, ByteSpan packet, TimeNs now,
             Outputs& out);
 
+  /// Who has this address, without a packet: nothing while it is being asked for.
+  std::optional<HardwareAddress> find(const SocketAddress& hop, const SocketAddress& source,
+                                      TimeNs now, Outputs& out);
+
   /// Those with this address are asked for anew, and what waited for it is sent when they answer.
   void on_lost(Connections::Lost& lost, TimeNs now, Outputs& out);
 

@@ -40,6 +40,8 @@ std::optional<DeviceNotice> notice_of(const ibv_async_event& event) {
   DeviceNotice notice{.event = kind->event};
   if (notice.event == DeviceEvent::queue_pair_failed || notice.event == DeviceEvent::last_receive)
     notice.queue_pair = Qpn(event.element.qp->qp_num);
+  else if (notice.event != DeviceEvent::device_gone)
+    notice.port = static_cast<std::uint8_t>(event.element.port_num);
   return notice;
 }
 

@@ -59,7 +59,8 @@ enum class DeviceEvent : std::uint8_t {
 };
 struct DeviceNotice {
   DeviceEvent event{};
-  Qpn queue_pair{};  // Of `queue_pair_failed` and `last_receive`.
+  Qpn queue_pair{};       // Of `queue_pair_failed` and `last_receive`.
+  std::uint8_t port = 0;  // Of those of a port: all others but `device_gone`.
 };
 
 /// Registered memory of this process. Deregistered by the destructor.

@@ -178,6 +178,13 @@ void FabricManagement::end() {
   }
 }
 
+Result<protocol::AddressAnswer> ask_interfaces(const arena::Node& node, const SocketAddress& source,
+                                               const SocketAddress& destination) {
+  const auto folder = protocol::FabricFolder::of(std::string(node.fabric.view()));
+  if (!folder) return std::unexpected(folder.error());
+  return protocol::ask_interfaces(*folder, node.guid, {source, destination});
+}
+
 Result<Gid> find_gid(const arena::Node& node, const SocketAddress& address) {
   const auto connection = connect_to(node);
   if (!connection) return std::unexpected(connection.error());

@@ -13,6 +13,7 @@
 #include "base/os/unique_fd.h"
 #include "base/time.h"
 #include "fabric/protocol/channel.h"
+#include "fabric/protocol/interface_addresses.h"
 #include "mad/administrator_queries.h"
 #include "wire/mad/management_packet.h"
 #include "wire/subnet/multicast_record.h"
@@ -72,5 +73,10 @@ class FabricManagement {
 
 /// The GID of the host with this address. EHOSTUNREACH: the fabric has none. Waits for the daemon.
 Result<Gid> find_gid(const arena::Node& node, const SocketAddress& address);
+/// Asks the host's interfaces of IP over InfiniBand (fabric/protocol/interface_addresses.h). Either
+/// address may be empty.
+Result<fabric::protocol::AddressAnswer> ask_interfaces(const arena::Node& node,
+                                                       const SocketAddress& source,
+                                                       const SocketAddress& destination);
 
 }  // namespace verbatim::dropin

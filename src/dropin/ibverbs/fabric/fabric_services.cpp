@@ -1,6 +1,7 @@
 #include "dropin/ibverbs/fabric/fabric_services.h"
 
 #include <cerrno>
+#include <cstring>
 #include <future>
 
 #include "base/assert.h"
@@ -135,6 +136,23 @@ int find_gid(const sockaddr* address, ibv_gid* gid) {
     const auto found = dropin::find_gid(program.client->node(), *peer);
     if (!found) return std::unexpected(found.error());
     *gid = to_verbs(*found);
+    return {};
+  });
+}
+
+int find_interface(const sockaddr* source, const sockaddr* destination, VerbatimInterface* found) {
+  const auto address_of = [](const sockaddr* from) -> Result<SocketAddress> {
+    if (from == nullptr) return SocketAddress();
+    return SocketAddress::from(from, sizeof(sockaddr_storage));
+  };
+  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+    const auto own = address_of(source), peer = address_of(destination);
+    if (!own || !peer) return std::unexpected((own ? peer : own).error());
+    const auto answer = ask_interfaces(program.client->node(), *own, *peer);
+    if (!answer) return std::unexpected(answer.error());
+    *found = {
+        .own = to_verbs(answer->own), .pkey = raw(answer->pkey), .peer = to_verbs(answer->peer)};
+    std::memcpy(&found->source, answer->source.data(), answer->source.size());
     return {};
   });
 }

@@ -6,6 +6,7 @@
 namespace verbatim::dropin {
 
 int find_gid(const sockaddr* address, ibv_gid* gid);
+int find_interface(const sockaddr* source, const sockaddr* destination, VerbatimInterface* found);
 int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag);
 void find_group(const ibv_gid* gid, ibv_sa_mcmember_rec* group);
 int join_group(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted, bool has_limits,

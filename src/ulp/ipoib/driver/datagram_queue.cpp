@@ -151,8 +151,7 @@ std::size_t DatagramQueue::post(std::size_t count) {
   const std::uint64_t first = port_->posted();
   const std::size_t posted = port_->send(std::span(datagrams).first(count));
   for (std::size_t i = 0; i < posted; ++i) {
-    for (const Slice& buffer : at(ever_posted_ + i).buffers)
-      posted_.push_back({buffer, first + i});
+    for (const Slice& buffer : at(ever_posted_ + i).buffers) posted_.push_back({buffer, first + i});
   }
   ever_posted_ += posted;
   return posted;

@@ -19,7 +19,7 @@ namespace {
 constexpr TimeNs kPatience = 5 * kSecond;
 
 struct Settings {
-  std::string interface = "ib0", netns, mode = "datagram", pkey = "0xffff";
+  std::string interface = "ib0", netns, mode = "datagram", pkey = "0xffff", port = "1";
 };
 
 Result<PKey> parse_pkey(const std::string& text) {
@@ -40,7 +40,10 @@ class IpoibService {
     if (!pkey) return std::unexpected(pkey.error());
     if (settings.mode != "datagram" && settings.mode != "connected")
       return refuse(EINVAL, fmt::format("mode is datagram or connected, not '{}'", settings.mode));
+    if (settings.port != "1" && settings.port != "2")
+      return refuse(EINVAL, fmt::format("port is 1 or 2, not '{}'", settings.port));
     auto link = Link::create({.place = {.name = settings.interface, .netns = settings.netns},
+                              .port = static_cast<std::uint8_t>(settings.port == "2" ? 2 : 1),
                               .pkey = *pkey,
                               .is_connected = settings.mode == "connected"},
                              daemon.loop());
@@ -69,6 +72,7 @@ int run_ipoib(int argc, char** argv) {
       {"netns", "PID|FILE", "", "its network namespace: that of a process, or a file",
        &settings.netns},
       {"mode", "MODE", "", "datagram (default) or connected", &settings.mode},
+      {"port", "NUMBER", "", "its port of the device: 1 (default) or 2", &settings.port},
       {"pkey", "P_KEY", "", "its partition (default: 0xffff)", &settings.pkey}};
   IpoibService ipoib;
   return service::run_daemon({.program = "verbatim-ulpd ipoib",

@@ -52,6 +52,7 @@ Result<std::unique_ptr<Link>> Link::create(const Options& options, service::Loop
   std::unique_ptr<Link> link(new Link(options, loop, std::move(*interface)));
   if (auto opened = link->open_device(); !opened) return std::unexpected(opened.error());
   if (auto watched = link->watch(); !watched) return std::unexpected(watched.error());
+  link->answer_programs();
   link->subnet_->begin(loop.now());
   return link;
 }
@@ -74,36 +75,41 @@ Result<void> Link::open_device() {
                               driver.error().text));
   }
   driver_ = std::move(*driver);
-  const rdma::PortFacts port = driver_->device().port();
+  const rdma::PortFacts port = port_facts();
   if (!port.is_infiniband || port.gids.empty()) {
-    return refuse(ENODEV, fmt::format("port 1 of {} is none of InfiniBand: this node's IP network "
+    return refuse(ENODEV, fmt::format("port {} of {} is none of InfiniBand: this node's IP network "
                                       "is there already",
-                                      driver_->device().name()));
+                                      options_.port, driver_->device().name()));
   }
   own_.gid = port.gids.front();
   if (options_.is_connected) {
-    const rdma::Limits& has = driver_->device().limits();
-    if (has.vendor == kMellanox && has.part >= kConnectX4) {
-      return refuse(
-          EOPNOTSUPP,
-          "cards from ConnectX-4 on have Enhanced IPoIB, which has no connected mode: use "
-          "'--mode datagram', or another device profile");
-    }
+    if (auto may = check_connected_mode(); !may) return may;
     own_.flags = HardwareAddress::kConnected;
   }
   return open_subnet();
 }
 
+Result<void> Link::check_connected_mode() const {
+  const rdma::Limits& has = driver_->device().limits();
+  if (has.vendor == kMellanox && has.part >= kConnectX4) {
+    return refuse(EOPNOTSUPP,
+                  "cards from ConnectX-4 on have Enhanced IPoIB, which has no connected mode: use "
+                  "'--mode datagram', or another device profile");
+  }
+  if (options_.port == 1) return {};
+  return refuse(EOPNOTSUPP, "rdma_cm connects by port 1 alone: use '--mode datagram' on others");
+}
+
 Result<void> Link::open_subnet() {
   if (auto index = pkey_index(); !index) return std::unexpected(index.error());
-  auto management = rdma::Management::open(driver_->device().name(), 1);
+  auto management = rdma::Management::open(driver_->device().name(), options_.port);
   if (!management) return std::unexpected(management.error());
   management_ = std::move(*management);
   auto queue = DatagramQueue::create(driver_->device());
   if (!queue) return std::unexpected(queue.error());
   queue_ = std::move(*queue);
   subnet_ = std::make_unique<Subnet>(
-      *management_, driver_->device(), *queue_, options_.pkey, own_.gid,
+      *management_, driver_->device(), options_.port, *queue_, options_.pkey, own_.gid,
       Subnet::Events{.on_path =
                          [this](const Gid& gid, std::optional<WayId> way) {
                            if (!sender_) return;
@@ -121,7 +127,7 @@ Result<void> Link::open_subnet() {
 }
 
 Result<std::uint16_t> Link::pkey_index() const {
-  const auto pkeys = driver_->device().port().pkeys;
+  const auto pkeys = port_facts().pkeys;
   const auto base = [](PKey pkey) { return raw(pkey) & ~kFullMemberBit; };
   for (std::size_t i = 0; i < pkeys.size(); ++i) {
     if (base(pkeys[i]) == base(options_.pkey) && base(pkeys[i]) != 0)
@@ -156,6 +162,7 @@ Result<void> Link::watch() {
 
 Link::~Link() {
   if (driver_ == nullptr) return;
+  address_answers_.reset();
   sender_.reset();
   loop_.unwatch(interface_.descriptor());
   loop_.unwatch(kernel_.descriptor());
@@ -191,7 +198,7 @@ Result<void> Link::use(const wire::MulticastRecord& record) {
   datagram_mtu_ = bytes_of(Mtu{record.mtu}) - static_cast<std::uint32_t>(kEncapsulationBytes);
   if (sender_) sender_->set_datagram_mtu(datagram_mtu_);
   if (auto set = set_mtu(); !set) return set;
-  lid_ = driver_->device().port().lid;
+  lid_ = port_facts().lid;
   if (port_ != nullptr) return port_->set_qkey(QKey{record.qkey});
   auto made = make_port(record);
   return made && options_.is_connected ? take_connections() : made;
@@ -209,11 +216,12 @@ Result<void> Link::make_port(const wire::MulticastRecord& record) {
   if (!index) return std::unexpected(index.error());
   auto port = rdma::DatagramPort::create(
       driver_->device(), driver_->completions(), 0,
-      {.pkey_index = *index,
+      {.port = options_.port,
+       .pkey_index = *index,
        .qkey = QKey{record.qkey},
        .sends = kSends,
        .receives = options_.is_connected ? kReceivesConnected : kReceives,
-       .receive_bytes = bytes_of(std::max(Mtu{record.mtu}, driver_->device().port().mtu))});
+       .receive_bytes = bytes_of(std::max(Mtu{record.mtu}, port_facts().mtu))});
   if (!port) return std::unexpected(port.error());
   port_ = std::move(*port);
   own_.qpn = port_->number();

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "service/loop.h"
 #include "ulp/ipoib/datagram_sender.h"
+#include "ulp/ipoib/driver/address_answers.h"
 #include "ulp/ipoib/driver/connected_port.h"
 #include "ulp/ipoib/driver/datagram_queue.h"
 #include "ulp/ipoib/driver/subnet.h"
@@ -33,6 +34,7 @@ class Link final : public rdma::Handler, private service::Source {
  public:
   struct Options {
     InterfacePlace place;
+    std::uint8_t port = 1;
     PKey pkey = kDefaultPKey;
     bool is_connected = false;  // Connected mode.
   };
@@ -58,6 +60,8 @@ class Link final : public rdma::Handler, private service::Source {
   };
   Link(const Options& options, service::Loop& loop, Interface interface);
   Result<void> open_device();
+  Result<void> check_connected_mode() const;
+  rdma::PortFacts port_facts() const { return driver_->device().port(options_.port); }
   Result<void> open_subnet();
   Result<std::uint16_t> pkey_index() const;
   Result<void> watch();
@@ -85,6 +89,11 @@ class Link final : public rdma::Handler, private service::Source {
   void set_carrier(bool has_carrier);
   void query_groups();
 
+  /// Of programs of the host: nothing while a neighbour is being asked.
+  std::optional<AddressAnswers::Answer> find(const AddressAnswers::Question& question);
+  AddressAnswers::Answer own_answer(const SocketAddress& source) const;
+  void answer_programs();
+
   void read_packets();
   /// As a card whose queue is full: packets stay in the kernel's until some have left.
   bool has_room() const { return queue_->has_room() && !(sender_ && sender_->is_full()); }
@@ -94,6 +103,7 @@ class Link final : public rdma::Handler, private service::Source {
   /// True: it is being merged, so the bytes must stay until `flush_merge`.
   bool on_bytes(ByteSpan bytes);
   void on_frame(const Frame& frame);
+  void on_neighbour_heard();
   void to_kernel(ByteSpan packet) { to_kernel({}, {&packet, 1}); }
   void to_kernel(const OffloadHeader& header, std::span<const ByteSpan> parts);
   void flush_merge();
@@ -127,10 +137,11 @@ class Link final : public rdma::Handler, private service::Source {
   ByteSpan cut_packet_;
   Merge merge_;
   std::vector<std::uint32_t> merged_;  // Receives whose packets are in it.
-  bool is_merging_ = false;  // Datagram mode, if the kernel takes large packets.
-  bool answers_ = false;     // `carry_out` is at work.
-  bool in_batch_ = false;    // Packets are being read: posted together.
-  bool reads_ = true;        // Packets of the kernel.
+  bool is_merging_ = false;            // Datagram mode, if the kernel takes large packets.
+  bool answers_ = false;               // `carry_out` is at work.
+  std::unique_ptr<AddressAnswers> address_answers_;  // Null: the node is no host of a fabric.
+  bool in_batch_ = false;                            // Packets are being read: posted together.
+  bool reads_ = true;                                // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;

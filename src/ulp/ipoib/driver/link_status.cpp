@@ -10,6 +10,7 @@ nlohmann::json Link::status() const {
   nlohmann::json connections = nlohmann::json::array();
   nlohmann::json all{{"interface", interface_.name()},
                      {"mode", options_.is_connected ? "connected" : "datagram"},
+                     {"port", options_.port},
                      {"pkey", fmt::format("{:#06x}", raw(options_.pkey))},
                      {"carrier", has_carrier_},
                      {"mtu", mtu_},

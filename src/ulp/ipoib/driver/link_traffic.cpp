@@ -72,7 +72,7 @@ void Link::on_frame(const Frame& frame) {
     const auto arp = decode_arp(frame.packet);
     if (!arp) return static_cast<void>(++counters_.malformed);
     sender_->on_arp(*arp, now, out_);
-    return carry_out();
+    return on_neighbour_heard();
   }
   const bool is_ip = frame.type == EtherType::ipv4 || frame.type == EtherType::ipv6;
   if (!is_ip || frame.packet.empty() || type_of(frame.packet) != frame.type)
@@ -81,7 +81,12 @@ void Link::on_frame(const Frame& frame) {
   const auto message = decode_neighbour_message(frame.packet);
   if (!message) return static_cast<void>(++counters_.malformed);
   sender_->on_message(*message, now, out_);
+  on_neighbour_heard();
+}
+
+void Link::on_neighbour_heard() {
   carry_out();
+  if (address_answers_ != nullptr) address_answers_->look_again();
 }
 
 void Link::to_kernel(const OffloadHeader& header, std::span<const ByteSpan> parts) {
@@ -185,6 +190,7 @@ void Link::answer(const Output& question) {
 
 void Link::on_device(const rdma::DeviceNotice& notice, TimeNs now) {
   using rdma::DeviceEvent;
+  if (notice.port != 0 && notice.port != options_.port) return;
   management_->on_event(notice.event, now);
   if (!sender_) return;
   if (notice.event == DeviceEvent::port_down) set_carrier(false);
@@ -193,7 +199,7 @@ void Link::on_device(const rdma::DeviceNotice& notice, TimeNs now) {
                                notice.event == DeviceEvent::sm_change ||
                                notice.event == DeviceEvent::client_reregister;
   if (!is_other_subnet) return;
-  lid_ = driver_->device().port().lid;
+  lid_ = port_facts().lid;
   sender_->forget_paths(now, out_);
   carry_out();
 }

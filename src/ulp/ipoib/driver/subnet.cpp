@@ -22,10 +22,11 @@ constexpr std::uint64_t kComponents =
 
 }  // namespace
 
-Subnet::Subnet(rdma::Management& management, const rdma::Device& device, DatagramQueue& queue,
-               PKey pkey, const Gid& own, Events events)
+Subnet::Subnet(rdma::Management& management, const rdma::Device& device, std::uint8_t port,
+               DatagramQueue& queue, PKey pkey, const Gid& own, Events events)
     : management_(management),
       device_(device),
+      port_number_(port),
       queue_(queue),
       pkey_(pkey),
       own_(own),
@@ -103,15 +104,19 @@ void Subnet::on_joined(const Gid& group, const Result<MulticastRecord>& record) 
 
 void Subnet::attach(Membership& membership) {
   if (port_ == nullptr || !membership.receives || membership.is_attached) return;
-  const auto attached =
-      port_->attach({.gid = membership.record->group, .lid = Lid{membership.record->lid}});
+  const auto attached = port_->attach(group_of(membership));
   membership.is_attached = attached.has_value();
   if (!attached) log(LogLevel::warn, "{}", attached.error().text);
 }
 
+MulticastGroup Subnet::group_of(const Membership& membership) const {
+  const MulticastRecord& record = *membership.record;
+  return {.gid = record.group, .lid = Lid{record.lid}, .port = port_number_};
+}
+
 void Subnet::detach(Membership& membership) {
   if (!std::exchange(membership.is_attached, false)) return;
-  port_->detach({.gid = membership.record->group, .lid = Lid{membership.record->lid}});
+  port_->detach(group_of(membership));
 }
 
 void Subnet::leave(const Gid& group, TimeNs now) {
@@ -122,7 +127,8 @@ void Subnet::leave(const Gid& group, TimeNs now) {
   management_.leave(left.mapped().number, now);
 }
 
-std::optional<WayId> Subnet::open(const InfinibandPath& path) {
+std::optional<WayId> Subnet::open(InfinibandPath path) {
+  path.port = port_number_;
   if (port_ == nullptr) return std::nullopt;
   const auto way = port_->open(path);
   if (way) return WayId{raw(*way)};
@@ -147,7 +153,7 @@ std::optional<WayId> Subnet::way_to(const wire::PathRecord& found) {
 
 std::optional<WayId> Subnet::way_to(const MulticastRecord& group) {
   return open({.dlid = Lid{group.lid},
-               .slid = device_.port().lid,
+               .slid = device_.port(port_number_).lid,
                .service_level = group.service_level,
                .static_rate = group.rate,
                .grh = GlobalRoute{.source = own_,

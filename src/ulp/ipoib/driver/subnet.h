@@ -27,8 +27,8 @@ class Subnet {
     std::function<void(const Result<wire::MulticastRecord>& record)> on_broadcast;
   };
   /// All outlive it. `own`: the port's GID.
-  Subnet(rdma::Management& management, const rdma::Device& device, DatagramQueue& queue, PKey pkey,
-         const Gid& own, Events events);
+  Subnet(rdma::Management& management, const rdma::Device& device, std::uint8_t port,
+         DatagramQueue& queue, PKey pkey, const Gid& own, Events events);
 
   /// Joins the broadcast group, whose attributes all others have.
   void begin(TimeNs now);
@@ -57,10 +57,12 @@ class Subnet {
   void detach(Membership& membership);
   std::optional<WayId> way_to(const wire::PathRecord& path);
   std::optional<WayId> way_to(const wire::MulticastRecord& group);
-  std::optional<WayId> open(const InfinibandPath& path);
+  std::optional<WayId> open(InfinibandPath path);
+  MulticastGroup group_of(const Membership& membership) const;
 
   rdma::Management& management_;
   const rdma::Device& device_;
+  const std::uint8_t port_number_;
   DatagramQueue& queue_;
   rdma::DatagramPort* port_ = nullptr;
   const PKey pkey_;

@@ -77,8 +77,9 @@ std::optional<SocketAddress> destination_of(ByteSpan packet) {
   return std::nullopt;
 }
 
-/// In the machine's byte order, and halves of words of eight bytes apart: their sums do not overflow,
-/// so all carries are added at the end, where the bytes are swapped (RFC 1071, section 2).
+/// In the machine's byte order, and halves of words of eight bytes apart: their sums do not
+/// overflow, so all carries are added at the end, where the bytes are swapped (RFC 1071, section
+/// 2).
 std::uint32_t sum_of(ByteSpan bytes, std::uint32_t sum) {
   using Words = std::uint64_t __attribute__((vector_size(16)));
   constexpr std::uint64_t kLow = 0xffffffff;
