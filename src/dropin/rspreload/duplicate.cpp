@@ -98,7 +98,9 @@ int control(Control* plain, int fd, int command, void* argument) {
   }
   const int number = static_cast<int>(reinterpret_cast<long>(argument));
   if (duplicates) return duplicate(fd, command, number);
-  if (kind != Kind::rsocket) return plain(fd, command, argument);
+  // The descriptor's flags are the kernel's; its file is not.
+  const bool is_descriptors = command == F_GETFD || command == F_SETFD;
+  if (kind != Kind::rsocket || is_descriptors) return plain(fd, command, argument);
   return within([&] { return rfcntl(fd, command, number); });
 }
 

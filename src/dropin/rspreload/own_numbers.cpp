@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -28,11 +29,11 @@ int with_high_number(int fd) {
   return moved;
 }
 
-int with_low_number(int rsocket) {
+int with_low_number(int rsocket, int flags) {
   const Inside mark;
   const int low = rsocket < 0 ? -1 : fcntl(rsocket, F_DUPFD_CLOEXEC, 0);
   if (low < 0) return rsocket;
-  const int moved = verbatim_rdup3(rsocket, low, 0);
+  const int moved = verbatim_rdup3(rsocket, low, (flags & SOCK_CLOEXEC) != 0 ? O_CLOEXEC : 0);
   if (moved >= 0) rclose(rsocket);
   return moved >= 0 ? moved : rsocket;
 }

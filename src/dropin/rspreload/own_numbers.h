@@ -8,6 +8,7 @@ namespace verbatim::rspreload {
 int with_high_number(int fd);
 /// The same for an rsocket that the program gets: the lowest free number. Keeps the old one if none
 /// is.
-int with_low_number(int rsocket);
+/// `flags`: SOCK_CLOEXEC.
+int with_low_number(int rsocket, int flags);
 
 }  // namespace verbatim::rspreload

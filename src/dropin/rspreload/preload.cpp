@@ -6,8 +6,10 @@
 #include <memory>
 
 #include <asm/ioctls.h>
+#include <asm/sockios.h>
 #include <fcntl.h>
 #include <rdma/rsocket.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -40,7 +42,7 @@ bool is_rsocket(int number) {
 
 int accepted(int fd, sockaddr* address, socklen_t* length, int flags) {
   restore_environment();  // Since it listened.
-  const int number = with_low_number(within([&] { return raccept(fd, address, length); }));
+  const int number = with_low_number(within([&] { return raccept(fd, address, length); }), flags);
   if (number < 0) return -1;
   if (!is_rsocket(number)) {  // A TCP connection of a listener that has both.
     if ((flags & SOCK_NONBLOCK) != 0) within([&] { return fcntl(number, F_SETFL, O_NONBLOCK); });
@@ -62,6 +64,14 @@ int accepted_pending(int listener, int number) {
   if (set_kind(number, Kind::passive)) return number;
   within([&] { return close(number); });
   errno = EMFILE;
+  return -1;
+}
+
+/// As the kernel does, a send after the own end raises SIGPIPE.
+ssize_t signalled(ssize_t sent, int flags) {
+  if (sent >= 0 || errno != EPIPE || (flags & MSG_NOSIGNAL) != 0) return sent;
+  raise(SIGPIPE);
+  errno = EPIPE;
   return -1;
 }
 
@@ -104,7 +114,7 @@ EXPORT int socket(int domain, int type, int protocol) {
     set_kind(number, Kind::undecided);
     return number;
   }
-  const int number = with_low_number(within([&] { return rsocket(domain, type, protocol); }));
+  const int number = with_low_number(within([&] { return rsocket(domain, type, protocol); }), type);
   if (number < 0) return plain(domain, type, protocol);
   if (set_kind(number, Kind::rsocket)) return number;
   within([&] { return rclose(number); });
@@ -204,7 +214,7 @@ EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(send);
   if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags);
-  return within([&] { return rsend(fd, buffer, size, flags); });
+  return signalled(within([&] { return rsend(fd, buffer, size, flags); }), flags);
 }
 
 EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
@@ -212,7 +222,8 @@ EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const 
   static auto* const plain = VERBATIM_NEXT(sendto);
   if (!settle(fd, flags)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
-  return within([&] { return rsendto(fd, buffer, size, flags, address, length); });
+  return signalled(within([&] { return rsendto(fd, buffer, size, flags, address, length); }),
+                   flags);
 }
 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
@@ -222,21 +233,21 @@ EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
     if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
     return plain(fd, message, flags);
   }
-  return within([&] { return rsendmsg(fd, message, flags); });
+  return signalled(within([&] { return rsendmsg(fd, message, flags); }), flags);
 }
 
 EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
   static auto* const plain = VERBATIM_NEXT(write);
   if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, buffer, size);
-  return within([&] { return rwrite(fd, buffer, size); });
+  return signalled(within([&] { return rwrite(fd, buffer, size); }), 0);
 }
 
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(writev);
   if (!settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, pieces, count);
-  return within([&] { return rwritev(fd, pieces, count); });
+  return signalled(within([&] { return rwritev(fd, pieces, count); }), 0);
 }
 
 EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
@@ -248,8 +259,7 @@ EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
   const ssize_t bytes =
       offset == nullptr ? ::read(in, piece.data(), size) : ::pread(in, piece.data(), size, *offset);
   if (bytes <= 0) return bytes;
-  const ssize_t sent =
-      within([&] { return rwrite(out, piece.data(), static_cast<size_t>(bytes)); });
+  const ssize_t sent = ::write(out, piece.data(), static_cast<size_t>(bytes));
   if (offset != nullptr && sent > 0) *offset += sent;
   if (offset == nullptr && sent < bytes) ::lseek(in, (sent > 0 ? sent : 0) - bytes, SEEK_CUR);
   return sent;
@@ -297,6 +307,11 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
     *static_cast<int*>(argument) =
         static_cast<int>(within([&] { return source->bytes_to_read(); }));
     return 0;
+  }
+  if (request == SIOCATMARK) {
+    const int is_there = within([&] { return verbatim_ratmark(fd); });
+    if (is_there >= 0) *static_cast<int*>(argument) = is_there;
+    return is_there < 0 ? -1 : 0;
   }
   if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;

@@ -1,5 +1,8 @@
-// fstat reports an rsocket as a socket, although its descriptor is no socket to the kernel.
+// fstat and lseek report an rsocket as a socket, although its descriptor is none to the kernel.
+#include <cerrno>
+
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "dropin/rspreload/fd_table.h"
 #include "dropin/rspreload/next.h"
@@ -28,6 +31,17 @@ EXPORT int fstat(int fd, struct stat* status) {
 EXPORT int fstat64(int fd, struct stat64* status) {
   static auto* const plain = VERBATIM_NEXT(fstat64);
   return as_socket(plain(fd, status), fd, status);
+}
+
+EXPORT off_t lseek(int fd, off_t offset, int whence) noexcept {
+  static auto* const plain = VERBATIM_NEXT(lseek);
+  if (!is_ours(fd)) return plain(fd, offset, whence);
+  errno = ESPIPE;
+  return -1;
+}
+
+EXPORT off64_t lseek64(int fd, off64_t offset, int whence) noexcept {
+  return lseek(fd, offset, whence);
 }
 
 // Variants for programs built with a C library before 2.33.

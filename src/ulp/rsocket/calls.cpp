@@ -1,8 +1,10 @@
 // The entry points of rsocket(7), except rpoll and rselect: they map fds to sockets and failures to
 // errno.
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
+#include <span>
 
 #include "ulp/rsocket/private.h"
 #include "ulp/rsocket/rsocket.h"
@@ -43,6 +45,11 @@ int enter_new(Outcome<std::shared_ptr<Socket>> socket, int type) {
   const int number = (*socket)->number();
   enter(std::move(*socket));
   return number;
+}
+
+bool are_empty(const iovec* pieces, int count) {
+  return std::ranges::all_of(std::span(pieces, static_cast<std::size_t>(count)),
+                             [](const iovec& it) { return it.iov_len == 0; });
 }
 
 iovec piece(const void* bytes, std::size_t size) { return {const_cast<void*>(bytes), size}; }
@@ -132,9 +139,14 @@ ssize_t rrecvmsg(int socket, msghdr* msg, int flags) {
                           .length = msg->msg_name == nullptr ? nullptr : &msg->msg_namelen});
 }
 
-ssize_t rread(int socket, void* buf, size_t count) { return rrecv(socket, buf, count, 0); }
+// Unlike recv(2), they take nothing without waiting.
+
+ssize_t rread(int socket, void* buf, size_t count) {
+  return count == 0 ? 0 : rrecv(socket, buf, count, 0);
+}
 
 ssize_t rreadv(int socket, const iovec* iov, int iovcnt) {
+  if (are_empty(iov, iovcnt)) return 0;
   return receive(socket, {.pieces = {iov, static_cast<std::size_t>(iovcnt)}});
 }
 
@@ -166,6 +178,7 @@ ssize_t rsendmsg(int socket, const msghdr* msg, int flags) {
 ssize_t rwrite(int socket, const void* buf, size_t count) { return rsend(socket, buf, count, 0); }
 
 ssize_t rwritev(int socket, const iovec* iov, int iovcnt) {
+  if (are_empty(iov, iovcnt)) return 0;
   return send(socket, {.pieces = {iov, static_cast<std::size_t>(iovcnt)}});
 }
 
@@ -243,6 +256,11 @@ int verbatim_rport(int number, std::uint16_t port) {
 int verbatim_rpeer_port(int number) {
   const std::shared_ptr<Socket> socket = find(number);
   return socket ? socket->peer_port() : answer(Outcome<void>(fail(EBADF)));
+}
+
+int verbatim_ratmark(int number) {
+  const std::shared_ptr<Socket> socket = find(number);
+  return socket ? socket->is_at_mark() : answer(Outcome<void>(fail(EBADF)));
 }
 
 off_t riomap(int socket, void* buf, size_t len, int prot, int, off_t offset) {

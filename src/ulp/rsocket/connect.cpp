@@ -180,7 +180,7 @@ Outcome<void> Stream::make_endpoint() {
   auto endpoint = make_end(protocol_, id_, sizes_);
   if (!endpoint) return fail(endpoint.error());
   endpoint_ = std::move(*endpoint);
-  endpoint_->set_urgent_inline(option_is_on(SOL_SOCKET, SO_OOBINLINE));
+  endpoint_->set_urgent_inline(options_.is_on(SOL_SOCKET, SO_OOBINLINE));
   return handle_.add(endpoint_->channel());
 }
 

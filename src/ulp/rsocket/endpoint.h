@@ -47,6 +47,8 @@ class Endpoint final : public StreamEnd {
   Outcome<void> finish(bool is_gone) override {
     return send_control(is_gone ? Control::disconnect : Control::shutdown);
   }
+  void abort() override;
+  bool was_reset() const override { return was_reset_; }
   bool all_sent() const override { return controls_ == 0 && requests_free_ == data_requests(); }
 
   Outcome<off_t> map(void* buffer, std::size_t bytes, bool remote, off_t offset) override;
@@ -137,6 +139,7 @@ class Endpoint final : public StreamEnd {
   std::list<Mapped> mapped_;
   bool peer_shut_ = false;
   bool peer_gone_ = false;
+  bool was_reset_ = false;
   bool broken_ = false;
 };
 

@@ -11,18 +11,16 @@
 namespace verbatim::rsocket {
 namespace {
 
-constexpr std::uint64_t bit(int option) { return std::uint64_t{1} << (option & 63); }
+bool is_structure(int level, int option) {
+  return level == SOL_SOCKET &&
+         (option == SO_LINGER || option == SO_RCVTIMEO || option == SO_SNDTIMEO);
+}
 
-/// Options that are stored, but have no effect on a reliable connection.
-bool is_remembered_only(int level, int option) {
-  if (level == SOL_SOCKET) {
-    return option == SO_KEEPALIVE || option == SO_OOBINLINE || option == SO_LINGER;
-  }
-  if (level == IPPROTO_TCP) {
-    return option == TCP_NODELAY || option == TCP_MAXSEG || option == TCP_KEEPCNT ||
-           option == TCP_KEEPINTVL || option == TCP_CONGESTION;
-  }
-  return false;
+Outcome<void> give_bytes(const void* from, std::size_t bytes, void* to, socklen_t* length) {
+  if (to == nullptr || length == nullptr) return fail(EFAULT);
+  *length = static_cast<socklen_t>(std::min<std::size_t>(*length, bytes));
+  std::memcpy(to, from, *length);
+  return {};
 }
 
 std::uint32_t buffer_bytes(int asked) {
@@ -70,112 +68,115 @@ Outcome<void> Stream::set_rdma_option(int option, int value) {
   }
 }
 
+/// Options of SOL_SOCKET that are no integers.
+Outcome<void> Stream::set_structure(int option, const void* value, socklen_t length) {
+  const auto bytes = option == SO_LINGER ? sizeof(linger) : sizeof(timeval);
+  if (value == nullptr) return fail(EFAULT);
+  if (length < bytes) return fail(EINVAL);
+  if (option == SO_LINGER) {
+    linger asked{};
+    std::memcpy(&asked, value, sizeof asked);
+    linger_.l_onoff = asked.l_onoff != 0;
+    if (linger_.l_onoff != 0) linger_.l_linger = asked.l_linger;
+    return {};
+  }
+  timeval& limit = option == SO_RCVTIMEO ? receive_limit_ : send_limit_;
+  timeval asked{};
+  std::memcpy(&asked, value, sizeof asked);
+  if (asked.tv_usec < 0 || asked.tv_usec >= 1'000'000) return fail(EDOM);
+  limit = asked.tv_sec < 0 ? timeval{} : asked;
+  return {};
+}
+
 Outcome<void> Stream::set_option(int level, int option, const void* value, socklen_t length) {
   std::unique_lock lock(mutex_);
+  if (is_structure(level, option)) return set_structure(option, value, length);
   const auto number = integer_of(value, length);
   if (!number) return fail(number.error());
   if (level == SOL_RDMA) return set_rdma_option(option, *number);
   int own = *number;
-  if (level == SOL_SOCKET && option == SO_LINGER && length >= sizeof(linger)) {
-    linger asked{};
-    std::memcpy(&asked, value, sizeof asked);
-    resets_ = asked.l_onoff != 0 && asked.l_linger == 0;
-  }
-  if (level == SOL_SOCKET && option == SO_REUSEADDR) {
-    rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &own, sizeof own);
-  } else if (level == SOL_SOCKET && option == SO_RCVBUF) {
+  if (level == SOL_SOCKET && option == SO_RCVBUF) {
     if (!endpoint_) sizes_.receive_bytes = buffer_bytes(*number);
     return {};
-  } else if (level == SOL_SOCKET && option == SO_SNDBUF) {
+  }
+  if (level == SOL_SOCKET && option == SO_SNDBUF) {
     if (!endpoint_) sizes_.send_bytes = buffer_bytes(*number);
     return {};
-  } else if (level == IPPROTO_IP && option == IP_TOS) {
+  }
+  if (level == IPPROTO_IP && option == IP_TOS) {
     type_of_service_ = *number;
     auto tos = static_cast<std::uint8_t>(*number);
     if (rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos) != 0) {
       return fail(errno);
     }
     return {};
-  } else if (level == IPPROTO_IPV6 && option == IPV6_V6ONLY) {
-    if (rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &own, sizeof own) != 0) {
-      return fail(errno);
-    }
-  } else if (level == IPPROTO_TCP && option == TCP_KEEPIDLE) {
-    if (*number <= 0) return fail(EINVAL);
-    keep_idle_ = *number;
-    return {};
-  } else if (!is_remembered_only(level, option)) {
-    return fail(ENOPROTOOPT);
   }
-  std::uint64_t& options = level == SOL_SOCKET    ? socket_options_
-                           : level == IPPROTO_TCP ? tcp_options_
-                                                  : ipv6_options_;
-  options = *number != 0 ? options | bit(option) : options & ~bit(option);
-  if (endpoint_) endpoint_->set_urgent_inline(option_is_on(SOL_SOCKET, SO_OOBINLINE));
+  const std::size_t place = place_of(level, option);
+  if (place == kOptions.size())
+    return level == IPPROTO_TCP && option == TCP_MAXSEG ? Outcome<void>{} : fail(ENOPROTOOPT);
+  const Option& known = kOptions[place];
+  if (own < known.least || own > known.most) return fail(EINVAL);
+  if (level == SOL_SOCKET && option == SO_REUSEADDR) {
+    rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &own, sizeof own);
+  }
+  if (level == IPPROTO_IPV6 && option == IPV6_V6ONLY &&
+      rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &own, sizeof own) != 0) {
+    return fail(errno);
+  }
+  options_.at(place) = known.is_switch ? own != 0 : own;
+  if (endpoint_) endpoint_->set_urgent_inline(options_.is_on(SOL_SOCKET, SO_OOBINLINE));
   return {};
 }
 
-bool Stream::option_is_on(int level, int option) const {
-  const std::uint64_t options = level == SOL_SOCKET    ? socket_options_
-                                : level == IPPROTO_TCP ? tcp_options_
-                                                       : ipv6_options_;
-  return (options & bit(option)) != 0;
-}
-
-Outcome<void> Stream::get_option(int level, int option, void* value, socklen_t* length) {
-  std::unique_lock lock(mutex_);
-  if (level == SOL_SOCKET) {
-    switch (option) {
-      case SO_ERROR:
-        if (phase_ == Phase::opening) wake_locked(true);
-        return give_integer(std::exchange(error_, 0), value, length);
-      case SO_TYPE:
-        return give_integer(SOCK_STREAM, value, length);
-      case SO_DOMAIN:
-        return give_integer(rdma_get_local_addr(id_)->sa_family, value, length);
-      case SO_ACCEPTCONN:
-        return give_integer(phase_ == Phase::listening, value, length);
-      case SO_RCVBUF:
-        return give_integer(static_cast<int>(sizes_.receive_bytes), value, length);
-      case SO_SNDBUF:
-        return give_integer(static_cast<int>(sizes_.send_bytes), value, length);
-      case SO_REUSEADDR:
-      case SO_KEEPALIVE:
-      case SO_OOBINLINE:
-        return give_integer(option_is_on(level, option), value, length);
-      case SO_LINGER: {
-        const linger on{.l_onoff = option_is_on(level, option), .l_linger = 0};
-        if (value == nullptr || *length < sizeof on) return fail(EINVAL);
-        std::memcpy(value, &on, sizeof on);
-        *length = sizeof on;
-        return {};
-      }
-      default:
-        return fail(ENOPROTOOPT);
-    }
-  }
+/// Options that tell what the socket is.
+Outcome<void> Stream::get_fact(int level, int option, void* value, socklen_t* length) {
   if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
     const bool routed = id_->route.num_paths > 0;
     return give_integer(routed ? 128 << id_->route.path_rec->mtu : 2048, value, length);
   }
   if (level == IPPROTO_TCP && option == TCP_INFO) {
-    if (value == nullptr || length == nullptr) return fail(EFAULT);
     tcp_info info{};
     info.tcpi_state = phase_ == Phase::open && is_up() ? TCP_ESTABLISHED : TCP_CLOSE;
-    *length = std::min<socklen_t>(*length, sizeof info);
-    std::memcpy(value, &info, *length);
-    return {};
-  }
-  if (level == IPPROTO_TCP && option == TCP_KEEPIDLE) {
-    return give_integer(keep_idle_, value, length);
+    return give_bytes(&info, sizeof info, value, length);
   }
   if (level == IPPROTO_IP && option == IP_TOS) {
     return give_integer(type_of_service_, value, length);
   }
-  if (is_remembered_only(level, option) || (level == IPPROTO_IPV6 && option == IPV6_V6ONLY)) {
-    return give_integer(option_is_on(level, option), value, length);
+  if (level != SOL_SOCKET) return fail(ENOPROTOOPT);
+  switch (option) {
+    case SO_ERROR:
+      if (phase_ == Phase::opening) wake_locked(true);
+      if (phase_ == Phase::open && error_ == 0) error_ = take_error(0);
+      return give_integer(std::exchange(error_, 0), value, length);
+    case SO_TYPE:
+      return give_integer(SOCK_STREAM, value, length);
+    case SO_DOMAIN:
+      return give_integer(names_ ? (*names_)[0].ss_family : rdma_get_local_addr(id_)->sa_family,
+                          value, length);
+    case SO_PROTOCOL:
+      return give_integer(IPPROTO_TCP, value, length);
+    case SO_ACCEPTCONN:
+      return give_integer(phase_ == Phase::listening, value, length);
+    case SO_RCVBUF:
+      return give_integer(static_cast<int>(sizes_.receive_bytes), value, length);
+    case SO_SNDBUF:
+      return give_integer(static_cast<int>(sizes_.send_bytes), value, length);
+    case SO_LINGER:
+      return give_bytes(&linger_, sizeof linger_, value, length);
+    case SO_RCVTIMEO:
+      return give_bytes(&receive_limit_, sizeof receive_limit_, value, length);
+    case SO_SNDTIMEO:
+      return give_bytes(&send_limit_, sizeof send_limit_, value, length);
+    default:
+      return fail(ENOPROTOOPT);
   }
-  if (level != SOL_RDMA) return fail(ENOPROTOOPT);
+}
+
+Outcome<void> Stream::get_option(int level, int option, void* value, socklen_t* length) {
+  std::unique_lock lock(mutex_);
+  const std::size_t place = place_of(level, option);
+  if (place < kOptions.size()) return give_integer(options_.at(place), value, length);
+  if (level != SOL_RDMA) return get_fact(level, option, value, length);
   const Sizes& sizes = endpoint_ ? endpoint_->sizes() : sizes_;
   switch (option) {
     case RDMA_SQSIZE:

@@ -33,6 +33,9 @@ __attribute__((visibility("default"))) int verbatim_rport(int socket, std::uint1
 /// The port that the peer of an accepted stream has told; 0: none. -1 with EBADF.
 __attribute__((visibility("default"))) int verbatim_rpeer_port(int socket);
 
+/// sockatmark(3).
+__attribute__((visibility("default"))) int verbatim_ratmark(int socket);
+
 /// From now on the rsocket says that these are its names, instead of its connection's: those of the
 /// TCP connection that it replaces. Returns 0, or -1 with EBADF.
 __attribute__((visibility("default"))) int verbatim_rnames(int socket,

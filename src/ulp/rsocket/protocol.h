@@ -44,7 +44,13 @@ enum class Op : std::uint32_t {
   iomap = 6,    // This entry of the map of buffers was changed.
   control = 7,
 };
-enum class Control : std::uint32_t { disconnect = 0, keepalive = 1, shutdown = 2 };
+enum class Control : std::uint32_t {
+  disconnect = 0,
+  keepalive = 1,
+  shutdown = 2,
+  // Not rdma-core's, which ignores them.
+  reset = 3,
+};
 
 constexpr std::uint32_t message(Op op, std::uint32_t value) {
   return static_cast<std::uint32_t>(op) << 29 | (value & 0x1fffffff);

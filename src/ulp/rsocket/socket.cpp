@@ -18,7 +18,7 @@ namespace verbatim::rsocket {
 namespace {
 
 /// Bounds each wait: another thread's call may have taken the event meanwhile.
-constexpr int kLongestWaitMs = 100;
+constexpr TimeNs kLongestWaitMs = 100;
 
 /// Returns the length of an address by its family; 0 for an unknown one, or null.
 socklen_t length_of(const sockaddr* address) {
@@ -61,9 +61,11 @@ void Socket::move_to(int number) {
   handle_.move_to(number);
 }
 
-Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
+Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock, TimeNs end) {
+  const TimeNs left = std::min(elapsed(monotonic_now(), end), kLongestWaitMs * kMillisecond);
+  const auto limit_ms = static_cast<int>((left + kMillisecond - 1) / kMillisecond);
   if (somebody_waits_) {  // That thread takes the event and wakes this one.
-    changed_.wait_for(lock, std::chrono::milliseconds(kLongestWaitMs));
+    changed_.wait_for(lock, std::chrono::milliseconds(limit_ms));
     pthread_testcancel();
     return {};
   }
@@ -77,7 +79,7 @@ Outcome<void> Socket::wait_once(std::unique_lock<std::mutex>& lock) {
   const std::unique_ptr<void, decltype(resume)> resumed(this, resume);
   pollfd fd{.fd = number(), .events = POLLIN};
   lock.unlock();
-  if (cancellable_poll(&fd, 1, kLongestWaitMs) < 0) return fail(errno);
+  if (cancellable_poll(&fd, 1, limit_ms) < 0) return fail(errno);
   return {};
 }
 

@@ -79,6 +79,8 @@ class Socket : public ulp::sockets::Source {
   /// As `verbatim_rport` and `verbatim_rpeer_port`.
   virtual void set_port(std::uint16_t) {}
   virtual std::uint16_t peer_port() { return 0; }
+  /// The next byte to read is the urgent one, or the one behind it.
+  virtual bool is_at_mark() { return false; }
   /// Names that are not the connection's.
   virtual void set_names(const sockaddr_storage&, const sockaddr_storage&) {}
   virtual Outcome<void> set_option(int level, int option, const void* value, socklen_t length) = 0;
@@ -101,11 +103,12 @@ class Socket : public ulp::sockets::Source {
     return (status_flags & O_NONBLOCK) == 0 && (flags & MSG_DONTWAIT) == 0;
   }
   /// Waits until `done` returns true. `done` may use the socket and is called under `lock`. EAGAIN
-  /// for a non-blocking call, EINTR after a signal.
+  /// for a non-blocking call and at `end`, EINTR after a signal.
   template <typename Done>
-  Outcome<void> wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done);
-  /// Waits once.
-  Outcome<void> wait_once(std::unique_lock<std::mutex>& lock);
+  Outcome<void> wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done,
+                           TimeNs end = kNever);
+  /// Waits once, at most until `end`.
+  Outcome<void> wait_once(std::unique_lock<std::mutex>& lock, TimeNs end);
   virtual void process() = 0;  // Handles completions.
   virtual void arm_locked() = 0;
   virtual bool armed_locked() const = 0;
@@ -128,7 +131,8 @@ inline constexpr TimeNs kSpin = 10 * kMicrosecond;
 inline constexpr int kYields = 4;
 
 template <typename Done>
-Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done) {
+Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wait, Done&& done,
+                                 TimeNs end) {
   wake_locked(false);
   if (done()) return {};
   if (!may_wait) return fail(EAGAIN);
@@ -146,9 +150,10 @@ Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wa
     process();
     if (done()) return {};
     if (!armed_locked()) continue;  // An event has arrived meanwhile.
-    if (auto ok = wait_once(lock); !ok) return ok;
+    if (auto ok = wait_once(lock, end); !ok) return ok;
     wake_locked(true);
     if (done()) return {};
+    if (monotonic_now() >= end) return fail(EAGAIN);
   }
 }
 

@@ -12,6 +12,12 @@ namespace {
 /// Calls that never wait must also notice that the peer was killed.
 constexpr unsigned kTurnsBetweenEvents = 64;
 
+/// When a call that begins now ends by its time limit.
+TimeNs end_of(const timeval& limit) {
+  if (limit.tv_sec == 0 && limit.tv_usec == 0) return kNever;
+  return monotonic_now() + limit.tv_sec * kSecond + limit.tv_usec * kMicrosecond;
+}
+
 }  // namespace
 
 void Stream::process(bool surely) {
@@ -61,6 +67,21 @@ bool Stream::is_up() const {
   return !disconnected_ && !endpoint_->peer_gone() && !endpoint_->broken();
 }
 
+/// A peer that was killed has closed its connections, as with TCP.
+bool Stream::is_lost() const {
+  const bool has_left = endpoint_->peer_gone() || disconnected_;
+  return endpoint_->was_reset() || (endpoint_->broken() && !has_left);
+}
+
+bool Stream::has_error() const { return is_lost() && !error_told_; }
+
+/// As TCP, tells a reset once: to the call that finds it first; EPIPE after the peer's end.
+int Stream::take_error(int otherwise) {
+  if (!has_error()) return otherwise;
+  error_told_ = true;
+  return endpoint_->peer_shut() ? EPIPE : ECONNRESET;
+}
+
 Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait) {
   if (phase_ == Phase::opening) {
     if (auto ok = finish_opening(lock, may_wait); !ok) return ok;
@@ -71,6 +92,7 @@ Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wa
 Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
+  const TimeNs end = end_of(receive_limit_);
   if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
@@ -78,14 +100,16 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   do {
     const auto done = [this] { return can_read() || !is_up(); };
     if (!endpoint_->has_data()) {
-      if (auto ok = wait_until(lock, may_wait, done); !ok) {
+      if (auto ok = wait_until(lock, may_wait, done, end); !ok) {
         return total > 0 ? Outcome<std::size_t>(total) : fail(ok.error());
       }
     }
     if ((message.flags & MSG_PEEK) != 0) return endpoint_->peek(to);
     const std::size_t bytes = endpoint_->receive(to);
     total += bytes;
-    if (bytes == 0 && total == 0 && endpoint_->was_reset()) return fail(ECONNRESET);
+    if (bytes == 0 && total == 0 && endpoint_->was_reset() && !endpoint_->peer_shut()) {
+      if (const int error = take_error(0); error != 0) return fail(error);
+    }
     if (bytes == 0 || endpoint_->is_at_mark()) break;  // The end, or the urgent mark.
   } while ((message.flags & MSG_WAITALL) != 0 && to.left() > 0);
   return total;
@@ -126,18 +150,20 @@ Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool 
 Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                       off_t* offset) {
   const bool may_wait = waits(flags);
+  const TimeNs end = end_of(send_limit_);
   if (auto ok = send_rest_of_map(lock, may_wait); !ok) return fail(ok.error());
+  if (!writable_) return fail(EPIPE);
   std::size_t total = 0;
   std::size_t most = endpoint_->first_transfer();
   while (from.left() > 0) {
     int error = 0;
     if (!endpoint_->can_send()) {
       wants_room_ = true;
-      auto ok = wait_until(lock, may_wait, [this] { return can_write(); });
+      auto ok = wait_until(lock, may_wait, [this] { return can_write(); }, end);
       if (!ok) error = ok.error();
     }
     if (error == 0 && !writable_) error = EPIPE;
-    if (error == 0 && !is_up()) error = ECONNRESET;
+    if (error == 0 && !is_up()) error = take_error(EPIPE);
     if (error != 0) return total > 0 ? Outcome<std::size_t>(total) : fail(error);
     const std::size_t limit = from.left() > most ? most : from.left();
     most = std::min<std::size_t>(most * 2, kMostTransfer);
@@ -169,6 +195,12 @@ std::size_t Stream::bytes_to_read() {
   return endpoint_ ? endpoint_->bytes_to_read() : 0;
 }
 
+bool Stream::is_at_mark() {
+  std::unique_lock lock(mutex_);
+  process(false);
+  return endpoint_ && endpoint_->is_at_mark();
+}
+
 short Stream::state(short events) {
   short found = 0;
   switch (phase_) {
@@ -186,11 +218,11 @@ short Stream::state(short events) {
       wants_room_ = !can_write();
       if (!wants_room_) found |= POLLOUT | POLLWRNORM;
       if (endpoint_->is_urgent()) found |= POLLPRI;
-      if (endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
+      if (!readable_ || endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
-      if (endpoint_->broken() && !endpoint_->peer_gone()) found |= POLLERR;
-      // As with TCP, the end is reported after all data has been read.
-      if (!is_up() && !endpoint_->has_data()) found |= POLLHUP;
+      if (has_error()) found |= POLLERR;
+      // As with TCP: a reset, or both directions have ended.
+      if (is_lost() || (!writable_ && (!readable_ || endpoint_->peer_shut()))) found |= POLLHUP;
       return found;
   }
   return 0;
@@ -223,7 +255,10 @@ Outcome<void> Stream::shut_down(int how) {
 /// As TCP: a close that leaves data unread is a reset.
 void Stream::reset() {
   std::unique_lock lock(mutex_);
-  if (phase_ != Phase::open || !is_up() || (!resets_ && !endpoint_->has_data())) return;
+  process();
+  if (phase_ != Phase::open || !is_up() ||
+      (!(linger_.l_onoff != 0 && linger_.l_linger == 0) && !endpoint_->has_data()))
+    return;
   endpoint_->abort();
   const auto sent = [this] { return endpoint_->all_sent() || disconnected_; };
   static_cast<void>(wait_until(lock, true, sent));

@@ -5,7 +5,9 @@
 #include <memory>
 
 #include <rdma/rdma_cma.h>
+#include <sys/time.h>
 
+#include "ulp/rsocket/options.h"
 #include "ulp/rsocket/socket.h"
 #include "ulp/rsocket/stream_end.h"
 
@@ -36,6 +38,7 @@ class Stream final : public Socket {
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
   void set_port(std::uint16_t port) override { port_ = port; }
   std::uint16_t peer_port() override { return endpoint_ ? endpoint_->peer_port() : 0; }
+  bool is_at_mark() override;
   void set_names(const sockaddr_storage& local, const sockaddr_storage& peer) override;
   Outcome<void> set_option(int level, int option, const void* value, socklen_t length) override;
   Outcome<void> get_option(int level, int option, void* value, socklen_t* length) override;
@@ -77,6 +80,9 @@ class Stream final : public Socket {
 
   // stream.cpp
   bool is_up() const;  // Neither side has ended it.
+  bool is_lost() const;  // Without the peer's end.
+  bool has_error() const;
+  int take_error(int otherwise);
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
   short state(short events);
@@ -86,7 +92,8 @@ class Stream final : public Socket {
   Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                 off_t* offset);
   Outcome<std::size_t> receive_urgent(const Message& message);
-  bool option_is_on(int level, int option) const;
+  Outcome<void> set_structure(int option, const void* value, socklen_t length);
+  Outcome<void> get_fact(int level, int option, void* value, socklen_t* length);
   Outcome<void> set_rdma_option(int option, int value);
 
   rdma_event_channel* channel_ = nullptr;
@@ -102,19 +109,19 @@ class Stream final : public Socket {
   bool wants_room_ = false;       // Somebody was told that there is none; room will be an edge.
   std::uint32_t arrivals_ = 0;    // The endpoint's, of which edges were noted.
   int error_ = 0;                 // For SO_ERROR.
+  bool error_told_ = false;       // ECONNRESET, which one call returns.
   Sizes sizes_;
   std::deque<std::shared_ptr<Stream>>
-      pending_accepts_;               // Listener: accepted, waiting for the peer,
-  std::deque<Accepted> accepted_;     // and open, or the companion's.
-  UniqueFd companion_;                // A TCP listener.
-  std::uint64_t socket_options_ = 0;  // A bit for each option that was switched on.
-  std::uint64_t tcp_options_ = 0;
-  std::uint64_t ipv6_options_ = 0;
+      pending_accepts_;            // Listener: accepted, waiting for the peer,
+  std::deque<Accepted> accepted_;  // and open, or the companion's.
+  UniqueFd companion_;             // A TCP listener.
+  OptionValues options_;
+  linger linger_{};
+  timeval receive_limit_{};  // SO_RCVTIMEO; 0: none.
+  timeval send_limit_{};
   std::unique_ptr<std::array<sockaddr_storage, 2>> names_;  // Local and peer; null: those of `id_`.
   std::uint16_t port_ = 0;
   int type_of_service_ = 0;
-  int keep_idle_ = 7200;
-  bool resets_ = false;  // SO_LINGER with no time: a close is a reset.
   unsigned idle_turns_ = 0;
 };
 

@@ -65,7 +65,7 @@ class StreamEnd {
   /// Returns true if everything has reached the peer's memory.
   virtual bool all_sent() const = 0;
 
-  /// Ends both directions at once, which the peer sees as a reset; rsockets cannot.
+  /// Ends both directions at once, which the peer sees as a reset.
   virtual void abort() {}
   /// The peer has done so.
   virtual bool was_reset() const { return false; }

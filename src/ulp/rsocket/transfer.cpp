@@ -272,12 +272,21 @@ void Endpoint::on_message(std::uint32_t word) {
       return;
     case Op::control:
       ++arrivals_;
+      if (was_reset_) return;  // That both ends are over follows.
       if (value == static_cast<std::uint32_t>(Control::disconnect)) peer_shut_ = peer_gone_ = true;
       if (value == static_cast<std::uint32_t>(Control::shutdown)) peer_shut_ = true;
+      if (value == static_cast<std::uint32_t>(Control::reset)) {
+        peer_gone_ = was_reset_ = true;
+      }
       return;
     default:
       return;
   }
+}
+
+/// Without room for the message the peer sees an end.
+void Endpoint::abort() {
+  if (can_control()) static_cast<void>(send_control(Control::reset));
 }
 
 void Endpoint::on_sent(std::uint32_t word, bool well) {
