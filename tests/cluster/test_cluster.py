@@ -2,6 +2,7 @@
 """`verbatim cluster`: nodes with a network of their own each, and Open MPI by a hostfile on them, content checked and
 with packets of RDMA between every two nodes; over RoCE, iWARP and an InfiniBand fabric."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -24,6 +25,17 @@ verbatim cluster show"""
 OPTIONS = None  # Set in main.
 USER = {}  # Of subprocess.run, where root runs the tests as an ordinary user.
 LIBFABRIC = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "osc", "^ucx")
+
+
+@dataclasses.dataclass(frozen=True)
+class Starter:
+    """Of ranks, by a file of hosts."""
+    compiler: str
+    words: tuple
+
+
+OPEN_MPI = Starter("mpicc.openmpi", ("mpirun.openmpi", "-hostfile", "hosts"))
+MPICH = Starter("mpicc.mpich", ("mpiexec.mpich", "-f", "hosts"))
 
 
 class Cluster(unittest.TestCase):
@@ -49,14 +61,16 @@ class Cluster(unittest.TestCase):
     def verbatim(self, *words, fails=False, **keywords):
         return self.run_command(f"{OPTIONS.build}/bin/verbatim", *words, fails=fails, **keywords)
 
-    def mpi(self, *options):
+    def mpi(self, *options, starter=OPEN_MPI):
         """Runs eight ranks that check what they send, and returns the cluster's status when all are connected."""
-        if not os.path.exists(f"{self.folder}/mpi_check"):
-            self.run_command("mpicc", "-O1", "-o", "mpi_check", str(CHECK))
+        program = f"{starter.compiler}_check"
+        if not os.path.exists(f"{self.folder}/{program}"):
+            self.run_command(starter.compiler, "-O1", "-o", program, str(CHECK))
         hosts = self.verbatim("cluster", "show", "--hostfile").stdout
+        if starter is MPICH:
+            hosts = hosts.replace(" slots=", ":")
         pathlib.Path(self.folder, "hosts").write_text(hosts, encoding="ascii")
-        done = self.verbatim("cluster", "run", "--", "mpirun", "-np", "8", "-hostfile", "hosts", *options, "./mpi_check",
-                             SHOW)
+        done = self.verbatim("cluster", "run", "--", *starter.words, "-np", "8", *options, f"./{program}", SHOW)
         self.assertIn("all as expected on 8 ranks", done.stdout)
         return json.loads(pathlib.Path(self.folder, "status").read_text(encoding="ascii"))
 
@@ -144,6 +158,12 @@ class Cluster(unittest.TestCase):
         self.verbatim("cluster", "up", "--slots", "2")
         self.expect_rdma_between_all(self.mpi())
         self.expect_rdma_between_all(self.mpi(*LIBFABRIC, "--mca", "mtl_ofi_provider_include", "verbs"))
+
+    def test_mpich_over_roce(self):
+        if not are_installed("mpiexec.mpich", "mpicc.mpich"):
+            self.skipTest("not installed")
+        self.verbatim("cluster", "up", "--slots", "2")
+        self.expect_rdma_between_all(self.mpi(starter=MPICH))
 
     def test_mpi_over_iwarp(self):
         self.verbatim("cluster", "up", "--slots", "2", "--protocol", "iwarp")

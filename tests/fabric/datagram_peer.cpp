@@ -81,7 +81,7 @@ class Peer : public service::Source {
         const auto arrived = port->on_ended(ended);
         if (!arrived) continue;
         on_arrived(*arrived);
-        port->post_again(arrived->buffer);
+        port->post_again({&arrived->buffer, 1});
       }
     }
   }

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kExamples =
     "The program runs as with 'verbatim run', on the node. mpirun starts its ranks on\n"
     "the other nodes by 'verbatim cluster agent', which takes the place of ssh:\n"
-    "OMPI_MCA_plm_rsh_agent names it.\n"
+    "OMPI_MCA_plm_rsh_agent names it, and HYDRA_LAUNCHER_EXEC for MPICH.\n"
     "\n"
     "Examples:\n"
     "  verbatim cluster run -- mpirun -np 8 -hostfile hosts ./hello\n"
@@ -33,8 +33,10 @@ int fail(const char* command, const Error& error) {
 
 /// Debian's Open MPI takes TCP: it switches off what uses RDMA (/etc/openmpi). UCX goes by queue
 /// pairs that no rdma_cm connects, which iWARP lacks; libfabric by those that it does.
-Variables mpi_variables(const Description& description, const std::string& program) {
-  Variables variables{{"OMPI_MCA_plm_rsh_agent", program + " cluster agent"}};
+Variables mpi_variables(const Description& description, const std::string& program,
+                        const std::string& starter) {
+  Variables variables{{"OMPI_MCA_plm_rsh_agent", program + " cluster agent"},
+                      {"HYDRA_LAUNCHER_EXEC", starter}};
   if (description.protocol == "iwarp") {
     variables.insert(variables.end(), {{"OMPI_MCA_pml", "cm"},
                                        {"OMPI_MCA_mtl", "ofi"},
@@ -56,7 +58,9 @@ Result<void> set_variables(const Description& description, const std::string& pr
     if (!file) return std::unexpected(file.error());
     setenv(kVariable, file->c_str(), 1);
   }
-  for (const auto& [variable, value] : mpi_variables(description, program)) {
+  const auto starter = file_of(description.name, "ssh");
+  if (!starter) return std::unexpected(starter.error());
+  for (const auto& [variable, value] : mpi_variables(description, program, *starter)) {
     setenv(variable.c_str(), value.c_str(), 0);
   }
   return {};

@@ -9,12 +9,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 
 #include "cli/cluster/commands.h"
 #include "cli/cluster/description.h"
 #include "cli/cluster/namespaces.h"
 #include "cli/cluster/programs.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "service/daemon.h"
 
 namespace verbatim::cli::cluster {
@@ -71,6 +73,15 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+/// A program of one word in the place of ssh, as MPICH's starter wants it.
+Result<void> write_starter(const std::string& path, const std::string& folder) {
+  const std::string line =
+      fmt::format("#!/bin/sh\nexec '{}/verbatim' cluster agent \"$@\"\n", folder);
+  if (auto written = write_file(path, line); !written) return written;
+  if (chmod(path.c_str(), 0700) != 0) return refuse_errno(path);
+  return {};
+}
+
 /// A cluster that runs: its namespaces, and its files in the runtime folder.
 class Cluster {
  public:
@@ -78,6 +89,8 @@ class Cluster {
     auto description = described(name, said);
     if (!description) return std::unexpected(description.error());
     const auto hosts = file_of(name, "hosts"), json = file_of(name, "json");
+    const auto program = own_folder();
+    if (!program) return std::unexpected(program.error());
     if (!hosts) return std::unexpected(hosts.error());
     std::string lines = "127.0.0.1 localhost\n::1 localhost\n";
     for (const Node& node : description->nodes) {
@@ -91,8 +104,12 @@ class Cluster {
       std::filesystem::remove(*hosts);
       return std::unexpected(namespaces.error());
     }
+    const auto starter = file_of(name, "ssh");
     std::unique_ptr<Cluster> made(
-        new Cluster(std::move(*description), std::move(*namespaces), {*hosts, *json}));
+        new Cluster(std::move(*description), std::move(*namespaces), {*hosts, *json, *starter}));
+    if (auto written = write_starter(*starter, *program); !written) {
+      return std::unexpected(written.error());
+    }
     if (auto written = write_file(*json, nlohmann::json(made->description_).dump()); !written) {
       return std::unexpected(written.error());
     }
