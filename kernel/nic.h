@@ -39,6 +39,7 @@ struct nic_rule {
   unsigned long cookie;
   u16 groups[2];     /* Of the card: its own, and to which it goes; 0: none. */
   bool is_inserted;  /* The card has it. */
+  bool is_posted;    /* A card that did not answer in time may have it. */
   bool is_elsewhere; /* It is for another port of a shared block: the card does not need it here. */
   struct vnic_counter told;   /* What tc has been told. */
   struct vnic_counter before; /* What earlier cards have counted. */

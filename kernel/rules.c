@@ -52,11 +52,13 @@ static const struct vnic_counter* counter_of(struct nic_card* card, const struct
 static int insert(struct nic_card* card, struct nic_rule* rule) {
   int error;
 
-  rule->told = *counter_of(card, rule); /* It goes on from what the id's last rule has counted. */
+  /* It goes on from what the id's last rule has counted. */
+  if (!rule->is_posted) rule->told = *counter_of(card, rule);
   rule->command.operation = VNIC_INSERT;
   error = nic_command(card, &rule->command);
   if (error == -EEXIST) error = 0; /* An earlier command that was not answered in time. */
   rule->is_inserted = !error;
+  rule->is_posted |= error == -ETIMEDOUT;
   return error;
 }
 
@@ -157,7 +159,7 @@ static int destroy(struct nic_port* port, const struct flow_cls_offload* flow) {
   rule = find(card, flow->cookie, port->index);
   if (rule) {
     hash_del(&rule->node);
-    end_rule(card, rule, rule->is_inserted);
+    end_rule(card, rule, rule->is_inserted || rule->is_posted);
   }
   mutex_unlock(&card->lock);
   return rule ? 0 : -ENOENT;
@@ -221,10 +223,10 @@ void nic_rules_lose(struct nic_card* card) {
   hash_for_each(card->rules, bucket, rule, node) {
     const struct vnic_counter* counter = counter_of(card, rule);
 
-    if (!rule->is_inserted) continue;
+    if (!rule->is_inserted && !rule->is_posted) continue;
     rule->before.packets += counter->packets - rule->told.packets;
     rule->before.bytes += counter->bytes - rule->told.bytes;
-    rule->is_inserted = false;
+    rule->is_inserted = rule->is_posted = false;
   }
 }
 
