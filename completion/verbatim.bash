@@ -108,7 +108,8 @@ _verbatim() {
     "nfs show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "nfs down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "disk list") _verbatim_reply "--json $common" "$current" ;;
-    "disk up" | "disk down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "disk down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
+    "disk up") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     disk | "disk "*) _verbatim_reply "list up down --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;

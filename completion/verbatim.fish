@@ -175,6 +175,7 @@ complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret of CHAP'
 complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
 complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
+complete -c verbatim -n '__verbatim_is_in_group disk down' -x -l name -d 'One disk alone'
 complete -c verbatim -n __verbatim_is_in_disk_list -l json -d 'Print JSON'
 complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a up -d 'Start a fabric'
 complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a down -d 'End a fabric and its subnet manager'

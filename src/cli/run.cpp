@@ -13,9 +13,9 @@
 
 #include "agent/client/client.h"
 #include "cli/command.h"
+#include "cli/disk/logins.h"
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
-#include "cli/disk/logins.h"
 #include "cli/fault.h"
 #include "cli/help.h"
 #include "cli/program.h"
@@ -173,7 +173,7 @@ int execute(const Form& form, std::vector<std::string> command) {
     fmt::print(stderr, "verbatim run: the node's target: {}\n", shown.error().text);
     return kExitFailure;
   }
-  if (const auto shown = show_logins(form.node, form.host); !shown) {
+  if (const auto shown = show_logins(form.node, form.host, command[0]); !shown) {
     fmt::print(stderr, "verbatim run: {}\n", shown.error().text);
     return kExitFailure;
   }

@@ -11,7 +11,7 @@ import sys
 
 import guest as peer
 import storage_srp
-from testbed import Failure, Testbed, option_parser, wait_until
+from testbed import Failure, Testbed, are_installed, option_parser, wait_until
 
 NODE, PORT = "host", 4420
 NQN, HOST, STRANGER = "nqn.2026-01.test:disk", "nqn.2026-01.test:host", "nqn.2026-01.test:stranger"
@@ -31,8 +31,9 @@ class Target:
         self.testbed = testbed
         self.words = words
         testbed.set_addresses(NODE, peer.OUR_ADDRESS)
-        testbed.set_variables(NODE, VERBATIM_PROTOCOL=protocol)
-        self.environment = testbed.environment() | {"VERBATIM_PROTOCOL": protocol}
+        variables = {"VERBATIM_PROTOCOL": protocol, "HOME": testbed.folder, "XDG_CONFIG_HOME": testbed.folder}
+        testbed.set_variables(NODE, **variables)
+        self.environment = testbed.environment() | variables
 
     def verbatim(self, *words):
         done = subprocess.run([f"{self.testbed.build}/bin/verbatim", "target", *words], env=self.environment,
@@ -52,6 +53,9 @@ class Target:
     def start(self, program, *words):
         """A program of the tests on the target's node."""
         return self.testbed.start(NODE, [f"{self.testbed.build}/bin/{program}", *words])
+
+    def start_on_node(self, *words):
+        return self.testbed.start(NODE, list(words))
 
     def show(self):
         return json.loads(self.verbatim("show", "--node", NODE, "--json"))
@@ -123,7 +127,7 @@ def run_parts(guest, target, protocol, parts):
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
-    parser.add_argument("--only", choices=("nvme", "srp"), help="one protocol")
+    parser.add_argument("--only", choices=("nvme", "srp", "srpt"), help="one protocol")
     options = parser.parse_args()
     system = os.path.join(options.build, "guest")
     peer.enter_network(system)
@@ -132,12 +136,15 @@ def main():
         with peer.Guest(testbed.folder, system, options.stack) as guest:
             print(f"hosts: nvme-rdma and ib_srp over {options.stack} of Linux {guest.version}", flush=True)
             guest.run(f"modprobe nvme_rdma && modprobe ext4 && {storage_srp.MODULES}")
-            if options.only != "srp":
+            if options.only in (None, "nvme"):
                 run_parts(guest, Target(testbed, PROTOCOLS[options.stack], WORDS), "nvme", PARTS)
-            if options.only != "nvme":
+            if options.only in (None, "srp"):
                 words = storage_srp.words(storage_srp.initiator_of(guest))
                 run_parts(guest, Target(testbed, PROTOCOLS[options.stack], words), "srp",
                           storage_srp.parts(options.stack))
+            if options.only in (None, "srpt") and are_installed("targetcli"):
+                run_parts(guest, Target(testbed, PROTOCOLS[options.stack], ()), "srpt",
+                          (storage_srp.mounts_what_targetcli_made,))
     return 0
 
 

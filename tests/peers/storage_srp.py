@@ -104,6 +104,64 @@ echo 1 > $T/srpt/$P/$P/enable""")
         raise Failure(f"a port that is not there: {stranger.output()}")
 
 
+class Srpt:
+    """What Debian's targetcli makes on our node, and what the guest writes to add_target for it."""
+
+    def __init__(self, target, initiator):
+        self.target, self.initiator = target, f"ib.{initiator}"
+        gid = self.run("cat", "/sys/class/infiniband/verbatim0/ports/1/gids/0").strip().replace(":", "")
+        guid = self.run("cat", "/sys/class/infiniband/verbatim0/node_guid").strip().replace(":", "")
+        self.path = f"/srpt/ib.{gid}"
+        self.folder = f"/sys/kernel/config/target/srpt/0x{gid}/tpgt_1"
+        self.line = f"id_ext={guid},ioc_guid={guid},dest={peer.OUR_ADDRESS}:{PORT}"
+
+    def run(self, *words):
+        program = self.target.start_on_node(*words)
+        program.expect_success(120)
+        return program.output()
+
+    def targetcli(self, *words):
+        return self.run("targetcli", *words)
+
+    def make(self):
+        self.targetcli("/backstores/ramdisk", "create", "disk0", "64M")
+        self.targetcli("/srpt", "create", self.path.rpartition("/")[2])
+        self.targetcli(f"{self.path}/luns", "create", "/backstores/ramdisk/disk0")
+        self.targetcli(f"{self.path}/acls", "create", self.initiator)
+        self.run("bash", "-c", f"echo {PORT} > /sys/kernel/config/target/srpt/discovery_auth/rdma_cm_port")
+
+    def wait_for_sessions(self, count):
+        wait_until(lambda: len(self.target.show()["srp"]["initiators"]) == count, 120, f"{count} sessions")
+
+
+def mounts_what_targetcli_made(guest, target):
+    srpt = Srpt(target, initiator_of(guest))
+    srpt.make()
+    add = f"echo '{srpt.line}' > /sys/class/infiniband_srp/srp-{guest.stack}0-1/add_target"
+    guest.run(f"{add} && until [ -b {DISK} ]; do usleep 50000; done")
+    guest.run("grep -q LIO-ORG /sys/block/sda/device/vendor && grep -q disk0 /sys/block/sda/device/model")
+    keeps_a_file_system(guest, target)
+    srpt.targetcli("/backstores/ramdisk", "create", "disk1", "8M")
+    srpt.targetcli(f"{srpt.path}/luns", "create", "/backstores/ramdisk/disk1", "5")
+    guest.run("until [ -b /dev/sdb ]; do for host in /sys/class/scsi_host/*; do echo '- - -' > $host/scan; done; "
+              "usleep 200000; done")
+    guest.run("dd if=/tmp/file of=/dev/sdb bs=1M count=8 oflag=direct && cmp -n 8388608 /tmp/file /dev/sdb", 120)
+    srpt.targetcli(f"{srpt.path}/luns", "delete", "lun5")
+    guest.run("! dd if=/dev/sdb of=/dev/null bs=4k count=1 iflag=direct")
+    srpt.wait_for_sessions(1)
+    for end, begin in ((f"echo 0 > {srpt.folder}/enable", f"echo 1 > {srpt.folder}/enable"),
+                       (f"targetcli {srpt.path}/acls delete {srpt.initiator}",
+                        f"targetcli {srpt.path}/acls create {srpt.initiator}")):
+        srpt.run("bash", "-c", end)
+        srpt.wait_for_sessions(0)
+        srpt.run("bash", "-c", begin)
+        srpt.wait_for_sessions(1)  # The initiator has waited for it.
+        guest.run(f"mount -t ext4 {DISK} /mnt && cmp /tmp/file /mnt/file && umount /mnt", 120)
+    srpt.targetcli("/srpt", "delete", srpt.path.rpartition("/")[2])
+    srpt.wait_for_sessions(0)
+    guest.run(f"for port in {REMOTE_PORTS}/*; do echo 1 > $port/delete; done")
+
+
 def parts(stack):
     """Linux 6.1's ib_srpt does not take logins over iWARP."""
     return PARTS if stack == "rxe" else tuple(part for part in PARTS if part != serves_us)

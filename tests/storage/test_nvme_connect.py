@@ -160,6 +160,14 @@ def follows_the_target(bench):
     bench.disk("b-nvme0n2").qemu_io("read -P 9 0 64k")
 
 
+def says_what_is_the_kernels(bench):
+    """open-iscsi's login cannot be ours."""
+    program = bench.testbed.start("b", ["iscsiadm", "--version"])
+    program.expect_success(SECONDS)
+    if "verbatim disk iser://HOST/IQN/LUN" not in program.output():
+        raise Failure(f"iscsiadm is started without a word: {program.output()}")
+
+
 def disconnects(bench):
     bench.nvme("disconnect", "-n", NQN, says=f"NQN:{NQN} disconnected 1 controller(s)\n")
     if bench.listed() or bench.disks() or bench.hosts():
@@ -181,14 +189,14 @@ def disconnects(bench):
     wait_until(is_over, SECONDS, "the keeper of logins to end")
 
 
-PARTS = (finds_and_is_refused, connects_disks, follows_the_target, disconnects)
+PARTS = (finds_and_is_refused, connects_disks, follows_the_target, disconnects, says_what_is_the_kernels)
 
 
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
     options = parser.parse_args()
-    if not are_installed("nvme", "nbdkit", "nbdcopy", "qemu-io", "qemu-img") or \
+    if not are_installed("nvme", "iscsiadm", "nbdkit", "nbdcopy", "qemu-io", "qemu-img") or \
             not os.path.exists(f"{options.build}/lib/nbdkit-verbatim-plugin.so"):
         return SKIPPED
     with Testbed(options) as testbed:

@@ -223,6 +223,20 @@ def sorted_lists(value):
     return value
 
 
+def takes_the_kernels_configuration(bench, expected):
+    """What the kernel's target has saved is restored by ours, and saved again as it was."""
+    of_kernel, again = f"{bench.home}/out/kernel.json", f"{bench.home}/out/again.json"
+    with open(of_kernel, "w", encoding="utf-8") as file:
+        json.dump(expected, file)
+    bench.expect("a", "targetctl", "clear")
+    bench.expect("a", "targetctl", "restore", of_kernel)
+    bench.targetcli("saveconfig", again)
+    with open(again, encoding="utf-8") as file:
+        if sorted_lists(json.load(file)) != sorted_lists(expected):
+            raise Failure("the kernel's configuration is not saved as it was restored")
+    bench.expect("a", "targetctl", "clear")
+
+
 def answers_as_the_kernel(bench):
     """A recorded session: 67 commands, 752 lines, and the configuration that was saved."""
     gid = bench.shell("cat /sys/class/infiniband/*/ports/1/gids/0").strip().replace(":", "")
@@ -252,6 +266,7 @@ def answers_as_the_kernel(bench):
     with open(first, encoding="utf-8") as file:
         if sorted_lists(json.load(file)) != sorted_lists(expected):
             raise Failure("what was saved is not what the kernel's target saves")
+    takes_the_kernels_configuration(bench, expected)
 
 
 PARTS = (makes_a_disk, serves_what_changes, admits_by_acl, keeps_what_is_saved, serves_nvme, serves_srp,

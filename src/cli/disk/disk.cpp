@@ -127,6 +127,13 @@ int list(bool as_json) {
   return 0;
 }
 
+int end_disk(const std::string& name) {
+  const auto ended = service::end({"disk", name});
+  return ended
+             ? 0
+             : fail(ended.error().code == ENOENT ? "there is no disk " + name : ended.error().text);
+}
+
 void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
@@ -167,9 +174,13 @@ void add_disk(CLI::App& app, int& exit_status) {
   auto* up = disk->add_subcommand("up", "Start what keeps programs' logins; they start it, too");
   auto logins = std::make_shared<ServiceChoice>();
   add_service_options(*up, *logins);
-  auto* down = disk->add_subcommand("down", "End the logins of a node's programs, and their disks");
+  auto* down = disk->add_subcommand("down", "End the logins of a node's programs, or one disk");
   add_service_options(*down, *logins);
-  down->callback([logins, &exit_status] { exit_status = end_logins(*logins); });
+  down->add_option("--name", form->name, "One disk alone, by its name in 'list'")
+      ->type_name("NAME");
+  down->callback([form, logins, &exit_status] {
+    exit_status = form->name.empty() ? end_logins(*logins) : end_disk(form->name);
+  });
   up->callback([logins, &exit_status] { exit_status = start_logins(*logins); });
   disk->callback([form, listing, up, down, &exit_status] {
     if (!listing->parsed() && !up->parsed() && !down->parsed()) exit_status = serve(*form);
