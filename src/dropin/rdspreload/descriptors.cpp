@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "dropin/rdspreload/closing.h"
 #include "dropin/rdspreload/fd_table.h"
 #include "dropin/rdspreload/next.h"
 #include "dropin/rdspreload/sockets.h"

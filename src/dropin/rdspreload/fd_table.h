@@ -21,10 +21,6 @@ bool has_any();
 /// False from `kNumbers` on.
 bool set_known(int fd, std::uint8_t known);
 void add_known(int fd, Known known);
-/// It is closed.
-void forget(int fd);
-/// All that is not closed of these numbers is no RDS socket.
-void forget(int first, int last);
 
 /// The broker's socket; empty: none.
 const std::string& broker_path();

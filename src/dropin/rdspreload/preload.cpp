@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "dropin/rdspreload/fd_table.h"
 #include "dropin/rdspreload/granted_memory.h"
 #include "dropin/rdspreload/linux_rds.h"
@@ -45,12 +48,39 @@ bool is_ready(int fd, SocketUse& socket, bool needs_peer) {
   return true;
 }
 
+bool may_wait(int fd, int flags) {
+  return (flags & MSG_DONTWAIT) == 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+}
+
 /// Waits until it may send, if it may wait.
 bool may_send(int fd, const local::Address& to, int flags) {
-  const bool waits = (flags & MSG_DONTWAIT) == 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
-  const local::Head question{.ask = local::Ask::may_send, .value = waits ? 1u : 0u, .address = to};
+  const local::Head question{
+      .ask = local::Ask::may_send, .value = may_wait(fd, flags) ? 1u : 0u, .address = to};
   local::Answer answer;
   return local::ask(fd, question, nullptr, answer) >= 0;
+}
+
+/// A receiver that is slow for a moment is waited for; the broker has the messages of one that does
+/// not read.
+bool put_straight(int fd, Socket& socket, const local::Address& to, const msghdr& message,
+                  std::size_t bytes, int flags) {
+  constexpr TimeNs kYields = 200 * kMicrosecond, kPatience = 50 * kMillisecond;
+  constexpr timespec kNap{0, 50'000};
+  for (TimeNs began = 0;;) {
+    const auto put = send_straight(socket, to, message.msg_iov, message.msg_iovlen, bytes);
+    if (put != Straight::waits) return put == Straight::sent;
+    const TimeNs now = monotonic_now();
+    if (now < socket.by_broker_until.load(std::memory_order_relaxed)) return false;
+    if (began == 0) began = now;
+    if (now - began < kYields) {
+      sched_yield();
+    } else if (now - began < kPatience && may_wait(fd, flags)) {
+      nanosleep(&kNap, nullptr);
+    } else {
+      socket.by_broker_until.store(now + kPatience, std::memory_order_relaxed);
+      return false;
+    }
+  }
 }
 
 ssize_t send_message(int fd, const msghdr& message, int flags) {
@@ -67,7 +97,7 @@ ssize_t send_message(int fd, const msghdr& message, int flags) {
   if (!socket || !is_ready(fd, socket, message.msg_namelen == 0)) return -1;
   const bool has_more = has_operations(message);
   if (!has_more && message.msg_namelen != 0 && may_go_straight(fd) &&
-      send_straight(*socket.operator->(), to, message.msg_iov, message.msg_iovlen, bytes))
+      put_straight(fd, *socket, to, message, bytes, flags))
     return static_cast<ssize_t>(bytes);
   const bool asks = has_more || bytes > local::kInlineBytesMax || may_be_congested(fd);
   if (asks && !may_send(fd, to, flags)) return -1;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/time.h"
 #include "ulp/rds/local/client.h"
 
 /// What the program has mapped of its RDS sockets. Any thread; a descriptor may be closed while
@@ -12,6 +13,7 @@ namespace verbatim::rdspreload {
 struct Socket {
   ulp::rds::local::Inbox* inbox = nullptr;
   ulp::rds::local::Address own{.ipv6 = {}};  // None: not known.
+  std::atomic<TimeNs> by_broker_until{0};    // Waiting was in vain.
   std::atomic<std::uint32_t> descriptors{1};
   std::atomic<std::uint32_t> users{0};
 };
@@ -25,6 +27,7 @@ class SocketUse {
   SocketUse& operator=(const SocketUse&) = delete;
   explicit operator bool() const { return socket_ != nullptr; }
   Socket* operator->() const { return socket_; }
+  Socket& operator*() const { return *socket_; }
   ulp::rds::local::Inbox& inbox() const { return *socket_->inbox; }
 
  private:

@@ -119,16 +119,17 @@ Route* route_to(const local::Address& to) {
 
 }  // namespace
 
-bool send_straight(Socket& socket, const local::Address& to, const iovec* pieces, std::size_t count,
-                   std::size_t bytes) {
-  if (count > kPiecesMax || socket.own.any.sa_family != to.any.sa_family) return false;
-  const Inbox& own = *socket.inbox;
-  if (own.submitted.load() != own.finished.load()) return false;
+Straight send_straight(Socket& socket, const local::Address& to, const iovec* pieces,
+                       std::size_t count, std::size_t bytes) {
+  if (count > kPiecesMax || socket.own.any.sa_family != to.any.sa_family)
+    return Straight::by_broker;
   const int error = errno;
   const std::lock_guard held(routes().lock);
   Route* const route = route_to(to);
   errno = error;
-  if (route == nullptr) return false;
+  if (route == nullptr) return Straight::by_broker;
+  const Inbox& own = *socket.inbox;
+  if (own.submitted.load() != own.finished.load()) return Straight::waits;
   local::Head head{.kind = local::Kind::message,
                    .bytes = static_cast<std::uint32_t>(bytes),
                    .address = socket.own};
@@ -136,13 +137,14 @@ bool send_straight(Socket& socket, const local::Address& to, const iovec* pieces
   for (std::size_t i = 0; i < count; ++i)
     parts[i] = {static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len};
   Inbox& inbox = *route->inbox;
-  if (!inbox.lock_soon()) return false;
+  if (!inbox.lock_soon()) return Straight::by_broker;
   const bool is_open = inbox.is_held.load(std::memory_order_relaxed) == 0 &&
                        inbox.is_closed.load(std::memory_order_relaxed) == 0;
   const auto put = is_open ? inbox.put(head, std::span(parts).first(count)) : Inbox::Put::no_room;
   inbox.lock.unlock();
   if (put == Inbox::Put::wakes) local::tell(route->broker, local::Kind::bell, route->number);
-  return put != Inbox::Put::no_room;
+  if (put != Inbox::Put::no_room) return Straight::sent;
+  return is_open ? Straight::waits : Straight::by_broker;
 }
 
 void forget_neighbour(int fd) {

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <sched.h>
 
 #include "base/processor.h"
 #include "base/time.h"
@@ -12,8 +13,9 @@ namespace {
 
 /// A sleep and a wake-up cost about as much.
 constexpr TimeNs kSpin = 20 * kMicrosecond;
-/// Who polls without waiting looks now and then whether the broker lives.
-constexpr unsigned kPollsPerLook = 1024;
+/// Who polls without waiting looks now and then whether the broker lives, and lets others run:
+/// there may be more who poll than processors.
+constexpr unsigned kPollsPerLook = 1024, kPollsPerYield = 128;
 
 int fail(int error) {
   errno = error;
@@ -85,6 +87,7 @@ int sleep(int fd, Inbox& inbox) {
 
 int nothing_yet(int fd) {
   static thread_local unsigned polls = 0;
+  if (polls % kPollsPerYield == 0) sched_yield();
   if (++polls % kPollsPerLook == 0 && receive_packet(fd, MSG_PEEK | MSG_DONTWAIT) == 0)
     return fail(ENETDOWN);
   return fail(EAGAIN);
