@@ -158,7 +158,7 @@ class Ipoib(IpoibTest):
         for host in HOSTS:
             self.up(host)
         link = json.loads(self.on("H1", "ip", "-json", "link", "show", "ib0"))[0]
-        self.assertEqual((link["link_type"], link["mtu"]), ("infiniband", MTU))
+        self.assertEqual((link["link_type"], link["mtu"], link["txqlen"]), ("infiniband", MTU, 1000))
         for here, there in (("H1", "H2"), ("H2", "H1")):
             ipv4, ipv6 = HOSTS[there]
             self.ping(here, ipv4, "-s", str(MTU - 28), "-M", "do")
