@@ -61,7 +61,8 @@ Result<void> Link::open_device() {
                                .receives = 16,
                                .receive_bytes = 64,
                                .headers = 16,
-                               .header_bytes = 64};
+                               .header_bytes = 64,
+                               .spin = 0};  // Packets come in bursts: it would spin between them.
   if (options_.is_connected) {
     wanted.receives = ConnectedPort::kReceives;
     wanted.receive_bytes = ConnectedPort::kReceiveBytes;
