@@ -22,6 +22,7 @@ MTU = 2044  # Of a link of 2048 bytes, less the encapsulation header.
 CONNECTED_MTU = 65520
 CONNECTED = ("--mode", "connected")
 HOSTS = {"H1": ("10.9.0.1", "fd09::1"), "H2": ("10.9.0.2", "fd09::2")}
+UDP = (("-u", "-b", "20M", "-n", "2M"), ("-u", "-b", "20M", "-n", "2M", "-R"))
 GROUPS = (("239.1.2.3", "ff12:401b:ffff::f01:203"), ("ff15::77", "ff12:601b:ffff::77"))
 WITHOUT_TUN = ("unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /dev/net && exec \"$@\"", "sh")
 # An ordinary user has it not anyway.
@@ -158,7 +159,7 @@ class Ipoib(IpoibTest):
         for host in HOSTS:
             self.up(host)
         link = json.loads(self.on("H1", "ip", "-json", "link", "show", "ib0"))[0]
-        self.assertEqual((link["link_type"], link["mtu"]), ("infiniband", MTU))
+        self.assertEqual((link["link_type"], link["mtu"], link["txqlen"]), ("infiniband", MTU, 1000))
         for here, there in (("H1", "H2"), ("H2", "H1")):
             ipv4, ipv6 = HOSTS[there]
             self.ping(here, ipv4, "-s", str(MTU - 28), "-M", "do")
@@ -201,8 +202,8 @@ class Ipoib(IpoibTest):
         self.expect_streams("10M", "10M")
 
     def expect_streams(self, there, back):
-        """TCP in both directions, and UDP. Each has a server of its own: iperf3's is busy for a while after a test."""
-        for port, options in enumerate((("-n", there), ("-n", back, "-R"), ("-u", "-b", "20M", "-n", "2M")), 5201):
+        """TCP and UDP in both directions. Each has a server of its own: iperf3's is busy for a while after a test."""
+        for port, options in enumerate((("-n", there), ("-n", back, "-R"), *UDP), 5201):
             server = self.start_on("H2", "iperf3", "--server", "--one-off", "--port", str(port))
             wait_until(lambda: str(port) in self.on("H2", "ss", "-ltn"), SECONDS_MAX, "iperf3")
             told = json.loads(self.on("H1", "iperf3", "--json", "--port", str(port), "-c", HOSTS["H2"][0], *options))

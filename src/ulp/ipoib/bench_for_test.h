@@ -63,6 +63,13 @@ class SenderBench {
                        .source = {}};
     return sender.on_next_hop(address(to), next, now, out_), printed();
   }
+  /// Where a program's destination leads: the peer's port, or what is asked.
+  std::string find(std::string_view hop) {
+    const NextHop next{
+        .kind = NextHop::Kind::neighbour, .hop = address(hop), .source = address("10.9.0.1")};
+    const auto found = sender.find(next, now, out_);
+    return found ? gid_text(found->gid) + printed() : printed();
+  }
   std::string arp(Arp::Operation operation, std::string_view ip, std::uint32_t qpn,
                   std::string_view target = "10.9.0.1", const Gid& gid = kPeer,
                   std::uint8_t flags = 0) {

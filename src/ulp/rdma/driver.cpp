@@ -13,6 +13,8 @@ namespace verbatim::ulp::rdma {
 namespace {
 
 constexpr TimeNs kPostAgain = 10 * kMillisecond;
+/// Of a driver that sleeps at once: many polls that find nothing are spinning, too.
+constexpr std::uint32_t kPollsBeforeSleep = 2;
 
 const char* text_of(CompletionStatus status) {
   return ibv_wc_status_str(static_cast<ibv_wc_status>(status));
@@ -177,7 +179,8 @@ void Driver::on_time(TimeNs now) {
   manager_->on_time(now);
   serve_events(now);
   bool found = false;
-  for (std::uint32_t i = 0; i < Turn::kPollsPerLook; ++i) found |= serve_completions(now);
+  const std::uint32_t polls = options_.spin > 0 ? Turn::kPollsPerLook : kPollsBeforeSleep;
+  for (std::uint32_t i = 0; i < polls; ++i) found |= serve_completions(now);
   finish_ended(now);
   // What the adapter has refused: no completion comes to remind of it.
   posts_again_ = receives_->all_posted() ? kNever : now + kPostAgain;

@@ -23,7 +23,7 @@ constexpr TimeNs kJoinAgain = 2 * kSecond;
 /// fits, for what finds no receive is lost. Connected mode has few. And those that the adapter has.
 constexpr std::uint32_t kReceives = 4096, kReceivesConnected = 1024, kSends = 512;
 /// As other cards' interfaces; a TUN's are 500.
-constexpr int kQueueLength = 1000;
+constexpr std::uint32_t kQueueLength = 1000;
 /// Cards with Enhanced IPoIB, by their PCI numbers.
 constexpr std::uint32_t kMellanox = 0x02c9, kConnectX4 = 4115;
 
@@ -47,9 +47,8 @@ Result<std::unique_ptr<Link>> Link::create(const Options& options, service::Loop
   auto interface = Interface::create(options.place);
   if (!interface) return std::unexpected(interface.error());
   interface->set_carrier(false);
-  if (auto set = interface->set_queue_length(kQueueLength); !set)
-    return std::unexpected(set.error());
   std::unique_ptr<Link> link(new Link(options, loop, std::move(*interface)));
+  link->kernel_.set_queue_length(kQueueLength);
   if (auto opened = link->open_device(); !opened) return std::unexpected(opened.error());
   if (auto watched = link->watch(); !watched) return std::unexpected(watched.error());
   link->answer_programs();
@@ -62,7 +61,8 @@ Result<void> Link::open_device() {
                                .receives = 16,
                                .receive_bytes = 64,
                                .headers = 16,
-                               .header_bytes = 64};
+                               .header_bytes = 64,
+                               .spin = 0};  // Packets come in bursts: it would spin between them.
   if (options_.is_connected) {
     wanted.receives = ConnectedPort::kReceives;
     wanted.receive_bytes = ConnectedPort::kReceiveBytes;

@@ -245,13 +245,6 @@ Result<void> Interface::set_mtu(std::uint32_t bytes) {
   return refuse_errno(fmt::format("the MTU of {} cannot be {}", name_, bytes));
 }
 
-Result<void> Interface::set_queue_length(int packets) {
-  ifreq request = request_of(name_);
-  request.ifr_qlen = packets;
-  if (ioctl(control_.get(), SIOCSIFTXQLEN, &request) == 0) return {};
-  return refuse_errno(fmt::format("the queue of {} cannot be {} packets", name_, packets));
-}
-
 Result<void> Interface::set_up() {
   ifreq request = request_of(name_);
   if (ioctl(control_.get(), SIOCGIFFLAGS, &request) == 0) {

@@ -41,8 +41,6 @@ class Interface {
   /// kernel has none of it.
   bool take_large_packets();
   Result<void> set_mtu(std::uint32_t bytes);
-  /// Of packets that wait to be read: what does not fit into it, the kernel drops.
-  Result<void> set_queue_length(int packets);
   Result<void> set_up();
   void set_carrier(bool has_carrier);
 

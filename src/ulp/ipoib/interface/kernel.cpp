@@ -179,6 +179,12 @@ void Kernel::add_address(const SocketAddress& ipv6) {
   if (ask(question.bytes())) take_answer([](const nlmsghdr&) {});
 }
 
+void Kernel::set_queue_length(std::uint32_t packets) {
+  Question question(RTM_NEWLINK, NLM_F_ACK, ifinfomsg{.ifi_index = index_}, ++sequence_);
+  question.add(IFLA_TXQLEN, &packets, sizeof packets);
+  if (ask(question.bytes())) take_answer([](const nlmsghdr&) {});
+}
+
 void Kernel::limit_groups(std::uint32_t mtu) {
   constexpr std::uint32_t kIpv4Metric = 1 << 20;  // Whoever has routes for groups keeps them.
   constexpr std::uint32_t kIpv6Metric = 255;      // Before the kernel's own of each interface.

@@ -23,6 +23,9 @@ class Kernel {
   std::vector<SocketAddress> addresses();
   /// An IPv6 address with a prefix of 64 bits. Without effect where the kernel has no IPv6.
   void add_address(const SocketAddress& ipv6);
+  /// Of packets that wait to be read: what does not fit into it, the kernel drops. By netlink, for
+  /// the ioctl is root's.
+  void set_queue_length(std::uint32_t packets);
   /// Routes of IPv4 and IPv6 multicast groups by the interface, by whose MTU the kernel cuts what
   /// is longer. They go with the interface's being up.
   void limit_groups(std::uint32_t mtu);
