@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -30,10 +31,10 @@ constexpr const char* kExamples =
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
-    "  verbatim disk list";
+    "  verbatim disk show";
 
 constexpr std::string_view kPlugin = "/nbdkit-verbatim-plugin.so";
-constexpr TimeNs kPatience = kSecond;  // Of `list`, for all disks together.
+constexpr TimeNs kPatience = kSecond;  // Of `show`, for all disks together.
 
 struct Form {
   NodeChoice node;
@@ -41,7 +42,7 @@ struct Form {
   std::string url, initiator, auth, name, socket;
   std::optional<int> patience;
   bool is_read_only = false;
-  bool json = false;  // Of `list`.
+  bool json = false;  // Of `show`.
 };
 
 int fail(const std::string& text, int status = kExitFailure) {
@@ -73,6 +74,10 @@ Result<std::string> socket_of(const Form& form, const std::string& name) {
   const auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   std::string path = fmt::format("{}/disk+{}.nbd", folder->path(), name);
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return refuse(ENAMETOOLONG, fmt::format("{} is too long for a socket: choose another by "
+                                            "--socket",
+                                            path));
   unlink(path.c_str());
   return path;
 }
@@ -109,7 +114,7 @@ int serve(const Form& form) {
   return fail(failure.text, failure.exit_status);
 }
 
-int list(bool as_json) {
+int show(bool as_json) {
   std::vector<service::ServiceName> names;
   for (const auto& one : service::services())
     if (one.kind == "disk") names.push_back(one);
@@ -129,7 +134,6 @@ int list(bool as_json) {
 void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
-  command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
   command
       .add_option("url", form.url,
                   "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
@@ -144,7 +148,7 @@ void add_options(CLI::App& command, Form& form) {
   command
       .add_option("--patience", form.patience, "How long a lost target is waited for; default: 120")
       ->type_name("SECONDS");
-  command.add_option("--name", form.name, "Its name in 'list'; default: the process's number")
+  command.add_option("--name", form.name, "Its name in 'show'; default: the process's number")
       ->type_name("NAME");
   command
       .add_option("--socket", form.socket,
@@ -160,11 +164,16 @@ void add_disk(CLI::App& app, int& exit_status) {
   auto form = std::make_shared<Form>();
   add_options(*disk, *form);
   disk->footer(kExamples);
-  auto* listing = disk->add_subcommand("list", "Show the disks that are served");
-  listing->add_flag("--json", form->json, "Print JSON");
-  listing->callback([form, &exit_status] { exit_status = list(form->json); });
-  disk->callback([form, listing, &exit_status] {
-    if (!listing->parsed()) exit_status = serve(*form);
+  const auto add_show = [&](const char* name) {
+    auto* command = disk->add_subcommand(name, "Show the disks that are served");
+    command->add_flag("--json", form->json, "Print JSON");
+    command->callback([form, &exit_status] { exit_status = show(form->json); });
+    return command;
+  };
+  add_show("show");
+  add_show("list")->group("");  // As it was called before; hidden.
+  disk->callback([form, disk, &exit_status] {
+    if (disk->get_subcommands().empty()) exit_status = serve(*form);
   });
 }
 
