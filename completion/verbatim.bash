@@ -107,8 +107,9 @@ _verbatim() {
     "nfs client") _verbatim_reply "--listen --fabric --host $node_options $common" "$current" ;;
     "nfs show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "nfs down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "disk down") _verbatim_reply "--name $common" "$current" ;;
     "disk show") _verbatim_reply "--json $common" "$current" ;;
-    disk | "disk "*) _verbatim_reply "show --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
+    disk | "disk "*) _verbatim_reply "show down --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;

@@ -48,7 +48,7 @@ end
 # Whether a disk's URL is asked for, or one of its options.
 function __verbatim_is_in_disk
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and test $words[2] = disk; and not test "$words[3]" = show
+    test (count $words) -ge 2; and test $words[2] = disk; and not contains -- "$words[3]" show down
 end
 
 function __verbatim_is_in_disk_show
@@ -161,6 +161,8 @@ complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-initiator
 complete -c verbatim -n '__verbatim_is_in_group target up' -l allow-any-initiator -d 'All initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_group target show' -l json -d 'Print JSON'
 complete -c verbatim -n __verbatim_is_in_disk -a show -d 'Show the disks that are served'
+complete -c verbatim -n __verbatim_is_in_disk -a down -d 'End one'
+complete -c verbatim -n '__verbatim_is_in_group disk down' -x -l name -d 'Its name in show'
 complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
 complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an IQN or NQN'

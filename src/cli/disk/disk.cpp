@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -6,9 +7,12 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/os/unique_fd.h"
 #include "cli/command.h"
 #include "cli/disk/disk_text.h"
 #include "cli/environment.h"
@@ -31,9 +35,11 @@ constexpr const char* kExamples =
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
-    "  verbatim disk show";
+    "  verbatim disk show\n"
+    "  verbatim disk down --name NAME";
 
 constexpr std::string_view kPlugin = "/nbdkit-verbatim-plugin.so";
+constexpr TimeNs kEndPatience = 10 * kSecond;
 constexpr TimeNs kPatience = kSecond;  // Of `show`, for all disks together.
 
 struct Form {
@@ -131,6 +137,18 @@ int show(bool as_json) {
   return 0;
 }
 
+/// Its process is nbdkit, which Ctrl-C would end.
+int down(const std::string& name) {
+  const pid_t process = service::process_of({"disk", name});
+  if (process <= 0)
+    return fail(fmt::format("no disk '{}' is served: 'verbatim disk show' names them", name));
+  const UniqueFd watch(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!watch || kill(process, SIGTERM) != 0) return 0;  // It has ended already.
+  pollfd waiting{watch.get(), POLLIN, 0};
+  if (poll(&waiting, 1, static_cast<int>(kEndPatience / kMillisecond)) > 0) return 0;
+  return fail(fmt::format("disk '{}' (process {}) does not end", name, process));
+}
+
 void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
@@ -171,6 +189,9 @@ void add_disk(CLI::App& app, int& exit_status) {
     return command;
   };
   add_show("show");
+  auto* ending = disk->add_subcommand("down", "End one");
+  ending->add_option("--name", form->name, "Its name in 'show'")->type_name("NAME")->required();
+  ending->callback([form, &exit_status] { exit_status = down(form->name); });
   add_show("list")->group("");  // As it was called before; hidden.
   disk->callback([form, disk, &exit_status] {
     if (disk->get_subcommands().empty()) exit_status = serve(*form);

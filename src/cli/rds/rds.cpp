@@ -54,7 +54,8 @@ void add_ping(CLI::App& rds, int& exit_status) {
   auto form = std::make_shared<Form>();
   add_service_options(*command, form->place);
   command->add_option("-c,--count", form->ping.count, "So many; default: until it is interrupted")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   command->add_option("-i,--interval", form->ping.interval, "Seconds between two; default: 1")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 3600.0));
