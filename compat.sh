@@ -8,9 +8,10 @@ usage() {
 Usage: ./compat.sh [--all | --quick] [--infiniband] [--write] [--pyverbs RUNS] [--list] [PATTERN]...
 
 Runs Debian's unmodified programs (ibverbs-utils, perftest, rdmacm-utils, qperf, UCX, libfabric, Open
-MPI, fio, uDAPL, iSER, QEMU's live migration...) between two nodes in network namespaces of their own, or on
-loopback where the direct path is meant, each with content or figures checked, and prints a line for
-each. Needs root, or a kernel that lets users have network namespaces.
+MPI, fio, uDAPL, iSER, QEMU's live migration; over services: iperf3, Redis, qemu-io, libnfs...) between
+two nodes in network namespaces of their own, or on loopback where the direct path is meant, each with
+content or figures checked, and prints a line for each. Needs root, or a kernel that lets users have
+network namespaces.
 
   PATTERN         only rows whose "package: arguments" has it, such as 'qperf*' or '*rping*'
   --all           every row (as without it), and rdma-core's own test suite 20 times

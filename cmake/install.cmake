@@ -82,15 +82,14 @@ install_completion(_verbatim zsh/vendor-completions _verbatim)
 install_completion(verbatim.fish fish/vendor_completions.d verbatim.fish)
 
 # The units, generated for the prefix of cmake --install or CPack.
-foreach(unit system/verbatimd@.service user/verbatimd@.service user/verbatim-target@.service)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/systemd/${unit}.in)
-    get_filename_component(kind ${unit} DIRECTORY)
-    install(CODE "
-      file(READ \"${CMAKE_BINARY_DIR}/systemd/${unit}\" text)
-      string(REPLACE \"${CMAKE_INSTALL_FULL_BINDIR}/\" \"\${CMAKE_INSTALL_PREFIX}/bin/\" text \"\${text}\")
-      file(WRITE \"${CMAKE_BINARY_DIR}/cmake/${unit}\" \"\${text}\")" COMPONENT runtime)
-    install(FILES ${CMAKE_BINARY_DIR}/cmake/${unit} DESTINATION lib/systemd/${kind} COMPONENT runtime)
-  endif()
+foreach(unit ${VERBATIM_UNITS})
+  set(unit ${unit}.service)
+  get_filename_component(kind ${unit} DIRECTORY)
+  install(CODE "
+    file(READ \"${CMAKE_BINARY_DIR}/systemd/${unit}\" text)
+    string(REPLACE \"${CMAKE_INSTALL_FULL_BINDIR}/\" \"\${CMAKE_INSTALL_PREFIX}/bin/\" text \"\${text}\")
+    file(WRITE \"${CMAKE_BINARY_DIR}/cmake/${unit}\" \"\${text}\")" COMPONENT runtime)
+  install(FILES ${CMAKE_BINARY_DIR}/cmake/${unit} DESTINATION lib/systemd/${kind} COMPONENT runtime)
 endforeach()
 
 install(FILES README.md SECURITY.md ARCHITECTURE.md DESTINATION ${doc_folder} COMPONENT doc)

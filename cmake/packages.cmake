@@ -1,7 +1,7 @@
 # The Debian packages, made by `./setup.sh package`: one for each component of install.cmake except isal, which Debian has.
 #
 #   runtime -> verbatim, library -> libverbatim1, development -> verbatim-dev, doc -> verbatim-doc, system -> verbatim-system,
-#   nic -> verbatim-nic, where the DPDK driver is built
+#   nic -> verbatim-nic, where the DPDK driver is built; nbdkit -> verbatim-nbdkit, where nbdkit's plugin is
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME verbatim)
 set(CPACK_PACKAGE_VENDOR Verbatim)
@@ -45,7 +45,8 @@ debian_package(runtime verbatim "RDMA without RDMA hardware: commands and drop-i
 any Linux machine, without a network card for RDMA, a kernel module or root:
 verbatim run -- PROGRAM. The libraries lie in a private folder, so all other
 programs go on using the system's."
-  PACKAGE_SUGGESTS "ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils, verbatim-doc")
+  PACKAGE_SUGGESTS "ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils, targetcli-fb, verbatim-doc, verbatim-nbdkit"
+  PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/prerm)
 
 debian_package(library libverbatim1 "RDMA in C++: shared library"
 "A C++20 library over libibverbs and librdmacm: queue pairs, regions and
@@ -91,9 +92,10 @@ does not ask for it."
 endif()
 if(TARGET nbdkit_verbatim)
   debian_package(nbdkit verbatim-nbdkit "RDMA without RDMA hardware: disks for programs that know NBD"
-"The plugin by which 'verbatim disk' serves a disk of an iSER or NVMe over
-Fabrics target by nbdkit, to qemu-img, nbdcopy, fio and other programs."
-    PACKAGE_DEPENDS "verbatim ${same_version}, nbdkit" PACKAGE_SUGGESTS "libnbd-bin, qemu-utils, fio")
+"The plugin by which 'verbatim disk' serves a disk of an iSER, SRP or NVMe
+over Fabrics target by nbdkit, to qemu-img, nbdcopy, fio and other programs."
+    PACKAGE_DEPENDS "verbatim ${same_version}, nbdkit" PACKAGE_SUGGESTS "libnbd-bin, qemu-utils, fio"
+    PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/nbdkit/prerm)
 endif()
 # A link, because dpkg keeps a file of /etc when its package is removed, but not a link. Its name sorts before those of
 # the files that name the system's folders: the loader takes a library from the first folder that has it.

@@ -60,7 +60,7 @@ _verbatim() {
   case $command in
     "") _verbatim_reply "run env config devices status fabric cluster ipoib lnet rds target nfs disk nic capture fault doctor $common" "$current" ;;
     run) _verbatim_reply "-- $node_options --fault --rsockets --sdp --rds --fabric --host $common" "$current" ;;
-    env) _verbatim_reply "$node_options $common" "$current" ;;
+    env) _verbatim_reply "$node_options --rsockets --sdp --rds --fabric --host $common" "$current" ;;
     config) _verbatim_reply "$(_verbatim_nodes) --check $common" "$current" ;;
     devices) _verbatim_reply "$common" "$current" ;;
     status) _verbatim_reply "--json --names $common" "$current" ;;
@@ -107,10 +107,10 @@ _verbatim() {
     "nfs client") _verbatim_reply "--listen --fabric --host $node_options $common" "$current" ;;
     "nfs show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "nfs down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
-    "disk list") _verbatim_reply "--json $common" "$current" ;;
+    "disk show") _verbatim_reply "--json $common" "$current" ;;
     "disk down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
     "disk up") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
-    disk | "disk "*) _verbatim_reply "list up down --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
+    disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --auth --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
@@ -119,7 +119,7 @@ _verbatim() {
     "nic ovs") _verbatim_reply "up down shell host -- --vfs --mode $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
-    doctor) _verbatim_reply "-- --json $node_options $common" "$current" ;;
+    doctor) _verbatim_reply "-- --json --fabric --host $node_options $common" "$current" ;;
   esac
 }
 

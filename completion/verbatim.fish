@@ -48,12 +48,12 @@ end
 # Whether a disk's URL is asked for, or one of its options.
 function __verbatim_is_in_disk
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and test $words[2] = disk; and not contains -- "$words[3]" list up down
+    test (count $words) -ge 2; and test $words[2] = disk; and not contains -- "$words[3]" show up down
 end
 
-function __verbatim_is_in_disk_list
+function __verbatim_is_in_disk_show
     set -l words (commandline -opc)
-    test (count $words) -ge 3; and test $words[2] = disk; and test $words[3] = list
+    test (count $words) -ge 3; and test $words[2] = disk; and test $words[3] = show
 end
 
 complete -c verbatim -f
@@ -90,18 +90,18 @@ complete -c verbatim -n $has_node_options -x -l profile -a 'verbatim connectx-7 
 complete -c verbatim -n $has_node_options -x -l path -a 'auto wire direct' -d 'To programs of this machine'
 complete -c verbatim -n '__verbatim_is_in capture' -r -F -s w -l write -d 'The pcapng file, or -'
 complete -c verbatim -n '__verbatim_is_in capture' -x -l for -a '10s 1min' -d 'End it after this time'
-complete -c verbatim -n '__verbatim_is_in run' -l sdp -d 'TCP sockets use SDP'
+complete -c verbatim -n '__verbatim_is_in run env' -l sdp -d 'TCP sockets use SDP'
 complete -c verbatim -n '__verbatim_is_in run' -x -l fault -a 'loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%' -d 'Faults of the packets it sends'
-complete -c verbatim -n '__verbatim_is_in run' -l rsockets -d 'Its sockets become rsockets'
+complete -c verbatim -n '__verbatim_is_in run env' -l rsockets -d 'Its sockets become rsockets'
 complete -c verbatim -n '__verbatim_is_in fault' -a '(__verbatim_nodes) off show loss=1% delay=1ms'
 complete -c verbatim -n '__verbatim_is_in config' -a '(__verbatim_nodes)'
 complete -c verbatim -n '__verbatim_is_in config' -r -F -l check -d 'Check this file'
 complete -c verbatim -n '__verbatim_is_in status doctor' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in status' -l names -d 'Print the names of the nodes alone'
 
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
-complete -c verbatim -n '__verbatim_is_in run capture; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
-complete -c verbatim -n '__verbatim_is_in run' -l rds -d 'It has AF_RDS sockets'
+complete -c verbatim -n '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l fabric -a '(__verbatim_fabrics)' -d 'The fabric of the host'
+complete -c verbatim -n '__verbatim_is_in run env capture doctor; or __verbatim_is_in_disk; or __verbatim_is_in_group disk up down; or __verbatim_is_in_group target up down show; or __verbatim_is_in_group nfs serve client show down; or __verbatim_is_in_group ipoib up down show neigh; or __verbatim_is_in_group lnet up down show ping test; or __verbatim_is_in_group rds up down show ping' -x -l host -a 'H1 H2 H3 H4' -d 'A host of a fabric'
+complete -c verbatim -n '__verbatim_is_in run env' -l rds -d 'It has AF_RDS sockets'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a up -d 'Keep a broker'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a down -d 'End the broker'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a show -d 'Show peers, sockets and counters'
@@ -166,7 +166,7 @@ complete -c verbatim -n '__verbatim_is_in_group target up' -f -l allow-any-srp-i
 complete -c verbatim -n '__verbatim_is_in_group target up' -x -l allow-initiator -d 'An initiator that may log in'
 complete -c verbatim -n '__verbatim_is_in_group target up' -l allow-any-initiator -d 'All initiators may log in'
 complete -c verbatim -n '__verbatim_is_in_group target show' -l json -d 'Print JSON'
-complete -c verbatim -n __verbatim_is_in_disk -a list -d 'Show the disks that are served'
+complete -c verbatim -n __verbatim_is_in_disk -a show -d 'Show the disks that are served'
 complete -c verbatim -n __verbatim_is_in_disk -a up -d 'Start what keeps programs\' logins'
 complete -c verbatim -n __verbatim_is_in_disk -a down -d 'End the logins of a node\'s programs'
 complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the list'
@@ -176,7 +176,7 @@ complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret 
 complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
 complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
 complete -c verbatim -n '__verbatim_is_in_group disk down' -x -l name -d 'One disk alone'
-complete -c verbatim -n __verbatim_is_in_disk_list -l json -d 'Print JSON'
+complete -c verbatim -n __verbatim_is_in_disk_show -l json -d 'Print JSON'
 complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a up -d 'Start a fabric'
 complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a down -d 'End a fabric and its subnet manager'
 complete -c verbatim -n '__verbatim_is_before_command_of fabric' -a show -d 'Show nodes and links, and their states'

@@ -13,6 +13,7 @@
 
 #include "agent/client/client.h"
 #include "base/net/address.h"
+#include "cli/text/preload_word.h"
 #include "config/node_config.h"
 
 namespace verbatim::cli {
@@ -58,7 +59,11 @@ Result<std::string> find_dropin_folder(std::string_view program_folder) {
   const std::string prefix(slash == std::string_view::npos ? "" : program_folder.substr(0, slash));
   for (const char* folder : {"/lib/verbatim", "/lib"}) {
     const std::string candidate = prefix + folder;
-    if (access((candidate + "/libibverbs.so.1").c_str(), R_OK) == 0) return candidate;
+    if (access((candidate + "/libibverbs.so.1").c_str(), R_OK) != 0) continue;
+    if (candidate.find_first_of(":;") == std::string::npos) return candidate;
+    return refuse(EINVAL, fmt::format("{} has a ':' or ';', which LD_LIBRARY_PATH cannot have: "
+                                      "install Verbatim into another folder",
+                                      candidate));
   }
   return refuse(ENOENT, fmt::format("no libibverbs.so.1 in {0}/lib/verbatim (installed) or {0}/lib "
                                     "(build tree); run ./setup.sh, or install Verbatim again",
@@ -80,7 +85,8 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
                                 const std::string& view, const OldEnvironment& old) {
   Variables variables = {
       {"LD_LIBRARY_PATH", prepend_folder(dropin_folder, old.library_path)},
-      {"LD_PRELOAD", append_once(old.preload, dropin_folder + std::string(kViewLibrary))},
+      {"LD_PRELOAD",
+       append_once(old.preload, preload_word(dropin_folder + std::string(kViewLibrary)))},
       {"VERBATIM_VIEW", view}};
   if (choice.node) {
     if (!is_node_name(*choice.node)) {

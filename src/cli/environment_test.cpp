@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/text/preload_word.h"
+
+#include "cli/text/preload_word.h"
+
 namespace verbatim::cli {
 namespace {
 
@@ -41,6 +45,18 @@ TEST_F(Environment, MissingDropinsAreNamed) {
   ASSERT_FALSE(folder);
   EXPECT_EQ(folder.error().code, ENOENT);
   EXPECT_NE(folder.error().text.find("setup.sh"), std::string::npos);
+}
+
+TEST_F(Environment, AFolderThatNoLibraryPathCanHaveIsRefused) {
+  touch("a:b/lib/libibverbs.so.1");
+  const auto folder = find_dropin_folder((root_ / "a:b/bin").string());
+  EXPECT_EQ(folder.error().code, EINVAL);
+  EXPECT_NE(folder.error().text.find("another folder"), std::string::npos);
+}
+
+TEST(Preload, ALibraryWithABlankInItsPathIsFoundByLibraryPath) {
+  EXPECT_EQ(preload_word("/v/libverbatim-view.so"), "/v/libverbatim-view.so");
+  EXPECT_EQ(preload_word("/my tree/libverbatim-view.so"), "libverbatim-view.so");
 }
 
 TEST(LibraryPath, FolderComesFirstAndOnce) {

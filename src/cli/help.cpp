@@ -8,9 +8,12 @@
 #include <fmt/format.h>
 
 #include "base/text/nearest.h"
+#include "cli/text/wrap.h"
 
 namespace verbatim::cli {
 namespace {
+
+constexpr std::size_t kColumns = 80;  // Of a terminal.
 
 /// What a command takes besides options.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords{{
@@ -106,6 +109,14 @@ std::string HelpFormatter::make_usage(const CLI::App* app, std::string /*name*/)
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   return option->get_type_size() == 0 ? "" : " " + option->get_type_name();
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  return wrapped(option->get_description(), kColumns - get_column_width());
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  return wrapped(CLI::Formatter::make_footer(app), kColumns);
 }
 
 Result<std::vector<std::string>> command_line_of(const CLI::App& app,

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -86,6 +89,11 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     fmt::print(stderr, "verbatim: {}\n", error.what());
     return verbatim::cli::kExitFailure;
+  }
+  // A full disk is no success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "verbatim: standard output: {}\n", std::strerror(errno));
+    return exit_status == 0 ? verbatim::cli::kExitFailure : exit_status;
   }
   return exit_status;
 }

@@ -10,6 +10,7 @@ void add_node_options(CLI::App& command, NodeChoice& choice) {
       ->type_name("IP,...")
       ->delimiter(',')
       ->expected(1)
+      ->allow_extra_args(false)  // What follows may be the command's own word.
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--protocol", choice.protocol, "roce (default), or iwarp, over TCP")
       ->type_name("NAME");

@@ -44,6 +44,10 @@ std::expected<void, StartFailure> set_environment(const NodeChoice& choice) {
     return std::unexpected(
         StartFailure{error.code == EINVAL ? kExitUsage : kExitFailure, error.text});
   }
+  if (choice.node || !choice.addresses.empty()) {  // Not the host that the environment names.
+    unsetenv("VERBATIM_HOST");
+    unsetenv("VERBATIM_FABRIC");
+  }
   for (const auto& [name, value] : *variables) setenv(name.c_str(), value.c_str(), 1);
   return {};
 }

@@ -19,7 +19,7 @@
 #include "cli/fault.h"
 #include "cli/help.h"
 #include "cli/program.h"
-#include "cli/rds/broker.h"
+#include "cli/sockets/carriers.h"
 #include "cli/target/target_name.h"
 
 namespace verbatim::cli {
@@ -107,28 +107,11 @@ Result<void> set_faults(const std::string& text, bool is_on_host) {
   return {};
 }
 
-/// The program's sockets become rsockets, or its TCP sockets SDP's. Like the view's library, the
-/// preloaded one is appended: a sanitizer's must be first.
-Result<void> use_sockets_library(bool uses_sdp) {
-  const auto own = own_folder();
-  if (!own) return std::unexpected(own.error());
-  const auto dropins = find_dropin_folder(*own);
-  if (!dropins) return std::unexpected(dropins.error());
-  const char* const old = getenv("LD_PRELOAD");
-  setenv("LD_PRELOAD", with_library(old, *dropins + std::string(kSocketsLibrary)).c_str(), 1);
-  if (uses_sdp) setenv("VERBATIM_SDP", "on", 1);
-  // Sockets connect by TCP first, so that programs may fork: both ends must do so.
-  setenv("RDMAV_FORK_SAFE", "1", 0);
-  return {};
-}
-
 struct Form {
   NodeChoice node;
   HostChoice host;
   std::optional<std::string> faults;
-  bool uses_rsockets = false;
-  bool uses_sdp = false;
-  bool uses_rds = false;
+  CarrierChoice carriers;
 };
 
 /// Returns only on failure.
@@ -149,24 +132,15 @@ int execute(const Form& form, std::vector<std::string> command) {
     fmt::print(stderr, "verbatim run: {}\n", is_on_host.error().text);
     return is_on_host.error().code == EINVAL ? kExitUsage : kExitFailure;
   }
-  if (form.uses_rsockets || form.uses_sdp) {
-    if (const auto set = use_sockets_library(form.uses_sdp); !set) {
-      fmt::print(stderr, "verbatim run: {}: {}\n", form.uses_sdp ? "--sdp" : "--rsockets",
-                 set.error().text);
-      return kExitFailure;
-    }
-  }
   if (form.faults) {
     if (const auto set = set_faults(*form.faults, *is_on_host); !set) {
       fmt::print(stderr, "verbatim run: --fault: {}\n", set.error().text);
       return kExitUsage;
     }
   }
-  if (form.uses_rds) {
-    if (const auto set = use_rds_library(); !set) {
-      fmt::print(stderr, "verbatim run: --rds: {}\n", set.error().text);
-      return kExitFailure;
-    }
+  if (const auto set = use_carriers(form.carriers, false); !set) {
+    fmt::print(stderr, "verbatim run: {}\n", set.error().text);
+    return kExitFailure;
   }
   hold_node();
   if (const auto shown = show_target_tree(target_of(form.node, form.host), command[0]); !shown) {
@@ -191,9 +165,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& command, int& exit_s
   add_host_options(*run, form->host);
   run->add_option("--fault", form->faults, "Faults of its packets: loss=1%,delay=1ms,seed=7")
       ->type_name("FAULTS");
-  run->add_flag("--rsockets", form->uses_rsockets, "Its TCP and UDP sockets become rsockets");
-  run->add_flag("--sdp", form->uses_sdp, "Its TCP sockets use SDP; rules: LIBSDP_CONFIG_FILE");
-  run->add_flag("--rds", form->uses_rds, "It has AF_RDS sockets (Reliable Datagram Sockets)");
+  add_carrier_options(*run, form->carriers);
   run->prefix_command();
   run->footer(kExamples);
   run->callback([run, form, &command, &exit_status] {

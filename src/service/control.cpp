@@ -76,6 +76,14 @@ Result<nlohmann::json> parse(std::string_view text) {
   return json;
 }
 
+/// The process that has written itself into the lock's file last; it may have ended since.
+pid_t noted_process(const RuntimeFolder& folder, const ServiceName& name) {
+  const UniqueFd file(open(folder.agent_lock(file_of(name)).c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 16> text{};
+  if (!file || pread(file.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
+  return static_cast<pid_t>(std::atoi(text.data()));
+}
+
 /// Whether the process has been killed, or ends: it holds its lock until its memory is free.
 bool is_ending(pid_t process) {
   constexpr unsigned long kExiting = 0x4;  // PF_EXITING, of the kernel's <linux/sched.h>.
@@ -101,12 +109,14 @@ Result<std::unique_ptr<Control>> Control::open(const ServiceName& name, Loop& lo
   if (!folder) return std::unexpected(folder.error());
   const std::string file = file_of(name);
   auto lock = LockFile::take(folder->agent_lock(file), 0);
-  if (!lock && lock.error().code == EWOULDBLOCK && is_ending(process_of(name)))
+  if (!lock && lock.error().code == EWOULDBLOCK && is_ending(noted_process(*folder, name)))
     lock = LockFile::take(folder->agent_lock(file), kEndPatience);
   if (!lock && lock.error().code == EWOULDBLOCK) {
-    return refuse(EEXIST,
-                  fmt::format("{} runs already: 'verbatim {} down' ends it", name.text(),
-                              name.kind.substr(0, name.kind.find('-'))));  // nfs-serve: nfs.
+    return refuse(
+        EEXIST,
+        fmt::format(
+            "{} runs already: 'verbatim {} down' ends it (with the same --node, --host or --name)",
+            name.text(), name.kind.substr(0, name.kind.find('-'))));  // nfs-serve: nfs.
   }
   if (!lock) return std::unexpected(lock.error());
   auto listener = listen_at(folder->socket(file));
@@ -264,10 +274,10 @@ std::vector<ServiceName> services() {
 pid_t process_of(const ServiceName& name) {
   const auto folder = RuntimeFolder::open();
   if (!folder) return 0;
-  const UniqueFd file(open(folder->agent_lock(file_of(name)).c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 16> text{};
-  if (!file || pread(file.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
-  return static_cast<pid_t>(std::atoi(text.data()));
+  // A socket that nobody listens at is one of a daemon that was killed.
+  const auto socket = connect_to(folder->socket(file_of(name)), kMillisecond);
+  if (!socket && socket.error().code != EAGAIN) return 0;
+  return noted_process(*folder, name);
 }
 
 }  // namespace verbatim::service

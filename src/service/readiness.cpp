@@ -39,13 +39,14 @@ Readiness::Readiness(UniqueFd pipe) : pipe_(std::move(pipe)) {
 }
 
 void Readiness::tell() {
-  const bool is_launched = fail({0, ""});
-  tell_systemd();
   struct stat log{};
-  if (!is_launched || fstat(STDERR_FILENO, &log) != 0 || !S_ISFIFO(log.st_mode)) return;
-  // The pipe of `start_daemon`, which reads it no more.
-  const UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  dup2(null.get(), STDERR_FILENO);
+  if (pipe_ && fstat(STDERR_FILENO, &log) == 0 && S_ISFIFO(log.st_mode)) {
+    // The pipe of `start_daemon`, which reads it no more then.
+    const UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    dup2(null.get(), STDERR_FILENO);
+  }
+  fail({0, ""});
+  tell_systemd();
 }
 
 bool Readiness::fail(const Error& error) {

@@ -5,6 +5,7 @@ are the nodes' addresses, {a6} and {b6} their IPv6 ones, {port} a free port, {fo
 {here} this file's.
 """
 
+import services
 import upper_layers
 from row import Row
 
@@ -197,5 +198,5 @@ def _fio():
 
 def all_rows():
     for rows in (_ibverbs_utils(), _perftest(), _rdmacm_utils(), _qperf(), _ucx(), _libfabric(), _open_mpi(), _fio(),
-                 upper_layers.rows()):
+                 upper_layers.rows(), services.rows()):
         yield from rows

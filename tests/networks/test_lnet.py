@@ -122,6 +122,8 @@ def wrong_words(bench):
     bench.expect_refusal(1, "runs", "up", *at)
     bench.expect_refusal(1, "a NID is ADDRESS@o2ib", "ping", "--node", "a", "nobody")
     bench.expect_refusal(1, "no way leads to 10.0.0.1@o2ib5", "ping", "--node", "a", "10.0.0.1@o2ib5")
+    bench.expect_refusal(2, "not in range", "test", "--node", "a", "--requests", "0", bench.nid("a"))
+    bench.expect_refusal(2, "excludes", "test", "--node", "a", "--read", "--write", bench.nid("a"))
     bench.expect_refusal(1, "a bulk has 4096", "test", "--node", "a", "--read", "--bytes", "5", bench.nid("a"))
     bench.down("a")
 

@@ -24,6 +24,8 @@ expect() {
   [[ $status -eq $1 ]] || fail "$2: status $status, not $1"
 }
 says() { grep -q -e "$1" "$log" || fail "nobody says: $1"; }
+# What runs of the packages.
+ours() { pgrep -a '^verbatim' >"$log" || pgrep -af '^nbdkit.*verbatim' >"$log"; }
 files() {
   find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/lib/apt -o -path /var/lib/dpkg \
     -o -path /var/cache -o -path /var/log -o -path /opt -o -path /home \) -prune -o -print | sort
@@ -31,7 +33,7 @@ files() {
 
 echo "packages: what a user of RDMA has, without Verbatim"
 apt update
-apt install ibverbs-utils perftest infiniband-diags opensm g++ cmake make pkgconf iproute2
+apt install ibverbs-utils perftest infiniband-diags opensm g++ cmake make pkgconf iproute2 procps libnbd-bin
 useradd --create-home --shell /bin/bash tester
 apt autoremove
 files >/opt/before
@@ -41,6 +43,7 @@ expect 1 "verbatim --help || exit 1"
 echo "packages: install"
 apt install "$packages"/verbatim_*.deb "$packages"/libverbatim1_*.deb "$packages"/verbatim-dev_*.deb \
   "$packages"/verbatim-doc_*.deb
+if ours; then fail "the packages have started these"; fi
 for binary in /usr/bin/verbatim /usr/bin/verbatimd /usr/lib/verbatim/*.so* /usr/lib/libverbatim.so.1; do
   ldd "$binary" >"$log" 2>&1 || fail "ldd $binary"
   if grep "not found" "$log"; then fail "$binary lacks a library"; fi
@@ -71,6 +74,22 @@ for path in auto wire; do
     says "found: written from afar"
   done
 done
+
+echo "packages: services, and what runs when their packages are removed"
+if compgen -G "$packages/verbatim-nbdkit_*.deb" >/dev/null; then
+  apt install "$packages"/verbatim-nbdkit_*.deb
+  iqn=iqn.2026-01.com.example:disk
+  expect 0 "verbatim target up --node s --address 127.0.0.4 --iscsi $iqn --allow-any-initiator; verbatim rds up --node s
+    verbatim disk iser://127.0.0.4/$iqn/0 --node t --address 127.0.0.5 --socket ./nbd >/dev/null 2>&1 &
+    until [ -S nbd ]; do sleep 0.1; done; nbdinfo --size \"nbd+unix:///?socket=./nbd\""
+  says 67108864
+  ours || fail "the services have ended with their shell"
+  apt remove verbatim-nbdkit
+  apt remove verbatim
+  for _ in $(seq 100); do ours || break; sleep 0.1; done
+  if ours; then fail "these still run"; fi
+  apt install "$packages"/verbatim_*.deb
+fi
 
 echo "packages: verbatim-system"
 apt install "$packages"/verbatim-system_*.deb

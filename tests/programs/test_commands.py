@@ -9,7 +9,10 @@ import sys
 import tempfile
 import unittest
 
-from testbed import Testbed, option_parser, wait_until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tool"))
+
+import command_help  # noqa: E402
+from testbed import Testbed, option_parser, wait_until  # noqa: E402
 
 # Set in main: the testbed that all tests share.
 LAB = None
@@ -195,7 +198,8 @@ class Status(unittest.TestCase):
 
 class Help(unittest.TestCase):
     def test_help_and_version(self):
-        for words in ((), ("run",), ("env",), ("config",), ("devices",), ("status",), ("doctor",)):
+        for command in ("", *command_help.commands(LAB.build)):
+            words = command.split()
             done = verbatim(*words, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Examples:", done.stdout)

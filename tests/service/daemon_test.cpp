@@ -176,6 +176,15 @@ TEST_F(DaemonTest, AfterItWasKilledTheNextOneStarts) {
   EXPECT_NE(process_of(kEcho), process);
 }
 
+TEST_F(DaemonTest, OneThatWasKilledIsNobody) {
+  ASSERT_TRUE(start());
+  const pid_t process = process_of(kEcho);
+  ASSERT_GT(process, 0);
+  kill(process, SIGKILL);
+  wait_for_end(process);
+  EXPECT_EQ(process_of(kEcho), 0);
+}
+
 TEST_F(DaemonTest, OneThatIsKilledIsWaitedForByTheNext) {
   for (int times = 0; times < 20; ++times) {
     ASSERT_TRUE(start());

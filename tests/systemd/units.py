@@ -1,8 +1,9 @@
-"""The agent's units as the build has made them."""
+"""The units of the agent and of services, as the build has made them."""
 
 import os
 
-UNITS = (("system", "verbatimd@"), ("user", "verbatimd@"), ("user", "verbatim-target@"))
+SERVICES = ("target", "nfs-serve", "nfs-client", "rds", "lnet")
+UNITS = (("system", "verbatimd@"), ("user", "verbatimd@"), *(("user", f"verbatim-{kind}@") for kind in SERVICES))
 
 
 def unit_text(build, kind, unit="verbatimd@"):

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
+#include "base/text/list.h"
 #include "cli/cluster/commands.h"
 #include "cli/cluster/description.h"
 #include "cli/cluster/namespaces.h"
@@ -34,24 +35,13 @@ Result<unsigned> number_in(const std::string& text, unsigned max, const char* wh
   return value;
 }
 
-/// Separated by commas.
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < list.size();) {
-    const auto comma = std::min(list.find(',', at), list.size());
-    if (comma > at) words.push_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return words;
-}
-
 struct Settings {
   std::string nodes = "4", slots = "1", protocol, fabric, hosts;
 };
 
 Result<Description> described(const std::string& name, const Settings& said) {
   Description description{.name = name, .protocol = said.protocol, .fabric = said.fabric};
-  const auto hosts = words_of(said.hosts);
+  const auto hosts = split(said.hosts);
   const auto count = hosts.empty() ? number_in(said.nodes, kNodesMax, "--nodes")
                                    : number_in(std::to_string(hosts.size()), kNodesMax, "--hosts");
   const auto slots = number_in(said.slots, kSlotsMax, "--slots");

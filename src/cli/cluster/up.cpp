@@ -40,9 +40,9 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
     fmt::print(stderr, "verbatim cluster up: {}\n", made.error().text);
     return kExitFailure;
   }
-  fmt::print("cluster '{}': {} nodes, {} to {}. 'verbatim cluster run -- COMMAND' runs on {}.\n",
+  fmt::print("cluster '{}': {} nodes, {} to {}. 'verbatim cluster run{} -- COMMAND' runs on {}.\n",
              name, made->nodes.size(), made->nodes.front().name, made->nodes.back().name,
-             made->nodes.front().name);
+             name == "default" ? "" : " --name " + name, made->nodes.front().name);
   return 0;
 }
 

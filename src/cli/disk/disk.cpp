@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -31,10 +32,11 @@ constexpr const char* kExamples =
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
-    "  verbatim disk list";
+    "  verbatim disk show\n"
+    "  verbatim disk down --name NAME";
 
 constexpr std::string_view kPlugin = "/nbdkit-verbatim-plugin.so";
-constexpr TimeNs kPatience = kSecond;  // Of `list`, for all disks together.
+constexpr TimeNs kPatience = kSecond;  // Of `show`, for all disks together.
 
 struct Form {
   NodeChoice node;
@@ -42,7 +44,7 @@ struct Form {
   std::string url, initiator, auth, name, socket;
   std::optional<int> patience;
   bool is_read_only = false;
-  bool json = false;  // Of `list`.
+  bool json = false;  // Of `show`.
 };
 
 int fail(const std::string& text, int status = kExitFailure) {
@@ -74,6 +76,10 @@ Result<std::string> socket_of(const Form& form, const std::string& name) {
   const auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
   std::string path = fmt::format("{}/disk+{}.nbd", folder->path(), name);
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return refuse(ENAMETOOLONG, fmt::format("{} is too long for a socket: choose another by "
+                                            "--socket",
+                                            path));
   unlink(path.c_str());
   return path;
 }
@@ -110,7 +116,7 @@ int serve(const Form& form) {
   return fail(failure.text, failure.exit_status);
 }
 
-int list(bool as_json) {
+int show(bool as_json) {
   std::vector<service::ServiceName> names;
   for (const auto& one : service::services())
     if (one.kind == "disk") names.push_back(one);
@@ -129,15 +135,15 @@ int list(bool as_json) {
 
 int end_disk(const std::string& name) {
   const auto ended = service::end({"disk", name});
-  return ended
-             ? 0
-             : fail(ended.error().code == ENOENT ? "there is no disk " + name : ended.error().text);
+  if (ended) return 0;
+  return fail(ended.error().code == ENOENT
+                  ? fmt::format("no disk '{}' is served: 'verbatim disk show' names them", name)
+                  : ended.error().text);
 }
 
 void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
-  command.get_option("--address")->allow_extra_args(false);  // What follows is the URL.
   command
       .add_option("url", form.url,
                   "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
@@ -152,7 +158,7 @@ void add_options(CLI::App& command, Form& form) {
   command
       .add_option("--patience", form.patience, "How long a lost target is waited for; default: 120")
       ->type_name("SECONDS");
-  command.add_option("--name", form.name, "Its name in 'list'; default: the process's number")
+  command.add_option("--name", form.name, "Its name in 'show'; default: the process's number")
       ->type_name("NAME");
   command
       .add_option("--socket", form.socket,
@@ -168,22 +174,27 @@ void add_disk(CLI::App& app, int& exit_status) {
   auto form = std::make_shared<Form>();
   add_options(*disk, *form);
   disk->footer(kExamples);
-  auto* listing = disk->add_subcommand("list", "Show the disks that are served");
-  listing->add_flag("--json", form->json, "Print JSON");
-  listing->callback([form, &exit_status] { exit_status = list(form->json); });
+  const auto add_show = [&](const char* name) {
+    auto* command = disk->add_subcommand(name, "Show the disks that are served");
+    command->add_flag("--json", form->json, "Print JSON");
+    command->callback([form, &exit_status] { exit_status = show(form->json); });
+    return command;
+  };
+  add_show("show");
+  add_show("list")->group("");  // As it was called before; hidden.
   auto* up = disk->add_subcommand("up", "Start what keeps programs' logins; they start it, too");
   auto logins = std::make_shared<ServiceChoice>();
   add_service_options(*up, *logins);
   auto* down = disk->add_subcommand("down", "End the logins of a node's programs, or one disk");
   add_service_options(*down, *logins);
-  down->add_option("--name", form->name, "One disk alone, by its name in 'list'")
+  down->add_option("--name", form->name, "One disk alone, by its name in 'show'")
       ->type_name("NAME");
   down->callback([form, logins, &exit_status] {
     exit_status = form->name.empty() ? end_logins(*logins) : end_disk(form->name);
   });
   up->callback([logins, &exit_status] { exit_status = start_logins(*logins); });
-  disk->callback([form, listing, up, down, &exit_status] {
-    if (!listing->parsed() && !up->parsed() && !down->parsed()) exit_status = serve(*form);
+  disk->callback([form, disk, &exit_status] {
+    if (disk->get_subcommands().empty()) exit_status = serve(*form);
   });
 }
 

@@ -22,6 +22,9 @@ Findings check_container(const Machine& machine);
 Findings check_clusters(const Machine& machine);
 Findings check_smart_nic(const Machine& machine);
 Findings check_ipoib(const Machine& machine);
+// service_checks.cpp
+Findings check_services(const Machine& machine);
+Findings check_lnet(const Machine& machine);
 // limit_checks.cpp
 Findings check_address_space(const Machine& machine);
 Findings check_file_size(const Machine& machine);

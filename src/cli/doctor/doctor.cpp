@@ -13,6 +13,7 @@
 #include "cli/doctor/facts/program.h"
 #include "cli/doctor/report.h"
 #include "cli/environment.h"
+#include "cli/fabric/host.h"
 #include "cli/help.h"
 
 namespace verbatim::cli {
@@ -35,6 +36,7 @@ constexpr const char* kExamples =
 
 struct Wishes {
   NodeChoice choice;
+  HostChoice host;
   bool as_json = false;
 };
 
@@ -64,6 +66,10 @@ int examine(const Wishes& wishes, const std::vector<std::string>& command) {
     fmt::print(stderr, "verbatim doctor: {}\n", own.error().text);
     return kExitUsage;
   }
+  if (const auto entered = enter_host(wishes.host); !entered) {
+    fmt::print(stderr, "verbatim doctor: {}\n", entered.error().text);
+    return kExitUsage;
+  }
   if (own) {
     for (const auto& [name, value] : *own) {
       setenv(name.c_str(), value.c_str(), 1);
@@ -89,6 +95,7 @@ void add_doctor(CLI::App& app, const std::vector<std::string>& command, int& exi
   auto* doctor = app.add_subcommand("doctor", "Tell what is wrong with this machine or a program");
   auto wishes = std::make_shared<Wishes>();  // Shared with the callback that reads it.
   add_node_options(*doctor, wishes->choice);
+  add_host_options(*doctor, wishes->host);
   doctor->add_flag("--json", wishes->as_json, "Print everything as JSON");
   doctor->prefix_command();
   doctor->footer(kExamples);

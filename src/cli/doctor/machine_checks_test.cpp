@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,6 +41,7 @@ Machine healthy() {
   machine.receive_buffer_max = 8388608;
   machine.packet_socket_error = EPERM;  // The normal case for a user.
   machine.tracked_connections = {1000, 10};
+  machine.first_free_port = 0;  // As in containers.
   machine.runtime_folder = {.path = "/run/user/1000/verbatim/net-1", .wanted = "/run/user/1000"};
   machine.installation.folder = "/usr/lib/verbatim";
   agent::Node node;
@@ -58,6 +61,10 @@ Machine healthy() {
 
 /// A fault or shortcoming, and the expected finding.
 using Case = CheckCase<Machine>;
+
+const ServiceNeed* need_of(std::string_view subject) {
+  return std::ranges::find(kServiceNeeds, subject, &ServiceNeed::subject);
+}
 
 SocketAddress roce(const char* address) { return SocketAddress::parse(address, kRocePort).value(); }
 
@@ -157,6 +164,20 @@ const std::vector<Case> kLimits = {
      "need Linux 6.2", ""},
     {"NoTun", [](Machine& m) { m.tun_error = ENOENT; }, Verdict::note, "SmartNIC",
      "/dev/net/tun cannot be opened", "modprobe tun"},
+    {"LustresPort", [](Machine& m) { m.first_free_port = 1024; }, Verdict::note, "LNet",
+     "ports below 1024 are root's", "--port"},
+    {"NoNbdkit", [](Machine& m) { m.missing_needs = {need_of("disks")}; }, Verdict::note, "disks",
+     "'verbatim disk' is refused: nbdkit is not installed", "package nbdkit"},
+    {"NoPlugin", [](Machine& m) { m.missing_needs = {need_of("disks' plugin")}; }, Verdict::note,
+     "disks' plugin", "its plugin is not installed", "verbatim-nbdkit"},
+    {"NoGanesha", [](Machine& m) { m.missing_needs = {need_of("NFS")}; }, Verdict::note, "NFS",
+     "'verbatim nfs serve FOLDER' is refused", "nfs-ganesha-vfs"},
+    {"NoTargetcli", [](Machine& m) { m.missing_needs = {need_of("targetcli")}; }, Verdict::note,
+     "targetcli", "is refused", "targetcli-fb"},
+    {"NoOpenVSwitch", [](Machine& m) { m.missing_needs = {need_of("Open vSwitch")}; },
+     Verdict::note, "Open vSwitch", "is refused", "openvswitch-switch-dpdk"},
+    {"NoDpdkDriver", [](Machine& m) { m.missing_needs = {need_of("DPDK driver")}; }, Verdict::note,
+     "DPDK driver", "is refused", "verbatim-nic"},
     {"SharedMemoryOnDisk", [](Machine& m) { m.shared_memory.is_tmpfs = false; }, Verdict::note,
      "/dev/shm", "no tmpfs", "mount -t tmpfs"},
     {"SharedMemoryOfDocker", [](Machine& m) { m.shared_memory.free_bytes = 64 * kMebibyte; },

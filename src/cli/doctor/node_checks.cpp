@@ -127,6 +127,7 @@ Findings check_machine(const Machine& machine) {
       check_roce_v1,        check_receive_buffer, check_connection_tracking,
       check_agents,         check_node,           check_device,
       check_path,           check_smart_nic,      check_ipoib,
+      check_lnet,           check_services,
   };
   Findings all;
   for (const MachineCheck check : kChecks) {

@@ -25,7 +25,7 @@ std::string examples() {
          "\n"
          "Examples:\n"
          "  verbatim fabric generate fat-tree --hosts 128 --switch-ports 40 > net\n"
-         "  verbatim fabric generate torus-2d --hosts 64 --rate 4xNDR | verbatim fabric up -";
+         "  verbatim fabric generate torus-2d --hosts 64 --rate 4xNDR > torus.net";
 }
 
 struct Form {

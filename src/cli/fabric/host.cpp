@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include <sys/socket.h>
+
 #include "cli/environment.h"
 #include "fabric/protocol/channel.h"
 #include "fabric/protocol/fabric_folder.h"
@@ -57,6 +59,18 @@ void add_host_options(CLI::App& command, HostChoice& choice) {
   for (const char* of_a_node : {"--node", "--address", "--protocol", "--roce", "--device"}) {
     host->excludes(command.get_option(of_a_node));
   }
+}
+
+std::vector<std::string> end_with_fabric() {
+  const auto name = choose(std::nullopt, "VERBATIM_FABRIC");
+  if (!name || !choose(std::nullopt, "VERBATIM_HOST")) return {};
+  const auto folder = protocol::FabricFolder::of(*name);
+  const auto connection = folder ? folder->connect() : std::unexpected(folder.error());
+  ucred daemon{};
+  socklen_t size = sizeof daemon;
+  if (!connection || getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &daemon, &size) != 0)
+    return {};
+  return {"--ends-with", std::to_string(daemon.pid)};
 }
 
 Result<bool> enter_host(const HostChoice& choice) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +18,10 @@ struct HostChoice {
 
 /// Adds both to a command that has a node's options (`add_node_options`).
 void add_host_options(CLI::App& command, HostChoice& choice);
+
+/// Options of a daemon by which it ends with the fabric of the host that this process is on:
+/// nothing reaches it then. None on a node.
+std::vector<std::string> end_with_fabric();
 
 /// Puts the variables by which a program is on the host into the environment of this process.
 /// Returns false if neither `choice` nor the environment names a host. EINVAL: a fabric without a

@@ -1,5 +1,6 @@
+#include <algorithm>
 #include <cctype>
-#include <cstdlib>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,17 +12,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
-#include "cli/environment.h"
-#include "cli/fabric/host.h"
 #include "cli/ipoib/ipoib_text.h"
 #include "cli/ipoib/name_rules.h"
-#include "cli/program.h"
-#include "service/control.h"
+#include "cli/services/service_command.h"
 #include "service/launch.h"
 
 namespace verbatim::cli {
 namespace {
+
+constexpr ServiceKind kKind{.kind = "ipoib", .what = "interface"};
 
 constexpr const char* kExamples =
     "An interface of IP over InfiniBand on a host of a fabric. It needs CAP_NET_ADMIN,\n"
@@ -36,8 +35,7 @@ constexpr const char* kExamples =
 
 /// Which interface: a host may have several.
 struct Place {
-  NodeChoice node;
-  HostChoice host;
+  ServiceChoice choice;
   unsigned port = 1;
   std::optional<std::string> name;
   std::string names;  // A file of rules.
@@ -54,14 +52,7 @@ struct ShowForm {
 };
 
 int fail(const char* command, const std::string& text, int status = kExitFailure) {
-  fmt::print(stderr, "verbatim ipoib {}: {}\n", command, text);
-  return status;
-}
-
-/// As variables of the environment name it where an option does not.
-std::string chosen(const std::optional<std::string>& option, const char* variable) {
-  const char* const value = getenv(variable);
-  return option.value_or(value == nullptr ? "" : value);
+  return fail_service(kKind, command, text, status);
 }
 
 std::string text_of(const std::filesystem::path& path) {
@@ -89,36 +80,31 @@ std::optional<std::string> ruled_name(const Place& place) {
 /// Its own, or by the rules; else ib0 and ib1.
 std::string interface_of(const Place& place) {
   if (place.name) return *place.name;
-  if (!place.names.empty() && enter_host(place.host)) {
+  if (!place.names.empty() && enter_host(place.choice.host)) {
     if (const auto name = ruled_name(place)) return *name;
   }
   return fmt::format("ib{}", place.port - 1);
 }
 
 std::optional<service::ServiceName> name_of(const Place& place) {
-  const std::string host = chosen(place.host.host, "VERBATIM_HOST");
-  const std::string fabric = chosen(place.host.fabric, "VERBATIM_FABRIC");
-  if (host.empty()) return std::nullopt;
-  const bool is_default = fabric.empty() || fabric == "default";
-  return service::ServiceName{"ipoib",
-                              (is_default ? "" : fabric + ".") + host + "." + interface_of(place)};
+  const auto host = host_name(place.choice);
+  if (!host) return std::nullopt;
+  return service::ServiceName{kKind.kind, *host + "." + interface_of(place)};
 }
 
 std::string no_host(const Place& place) {
-  const bool is_iwarp = place.node.protocol == "iwarp";
+  const bool is_iwarp = place.choice.node.protocol == "iwarp";
   return fmt::format(
       "IP over InfiniBand is for hosts of a fabric: --host H1. The node '{}' speaks {}, and its IP "
       "network is there already",
-      node_of(place.node), is_iwarp ? "iWARP" : "RoCE");
+      node_of(place.choice.node), is_iwarp ? "iWARP" : "RoCE");
 }
 
 int up(const UpForm& form) {
   const auto name = name_of(form.place);
+  if (const auto entered = enter(form.place.choice); !entered)
+    return fail("up", entered.error().text, entered.error().exit_status);
   if (!name) return fail("up", no_host(form.place));
-  if (const auto set = set_environment(form.place.node); !set)
-    return fail("up", set.error().text, set.error().exit_status);
-  if (const auto entered = enter_host(form.place.host); !entered)
-    return fail("up", entered.error().text);
   const auto program = service::find_program("verbatim-ulpd");
   if (!program) return fail("up", program.error().text);
   const std::string interface = interface_of(form.place);
@@ -134,6 +120,7 @@ int up(const UpForm& form) {
                                  "--port",
                                  std::to_string(form.place.port)};
   if (!form.netns.empty()) words.insert(words.end(), {"--netns", form.netns});
+  std::ranges::move(end_with_fabric(), std::back_inserter(words));
   const auto started = service::start_daemon({.program = *program, .arguments = words});
   if (!started)
     return fail("up", started.error().text,
@@ -150,10 +137,11 @@ int up(const UpForm& form) {
 std::string not_there(const Place& place, const service::ServiceName& name) {
   std::string there;
   for (const auto& one : service::services()) {
-    if (one.kind == name.kind) there += (there.empty() ? "" : ", ") + one.name;
+    if (one.kind == name.kind && service::process_of(one) != 0)
+      there += (there.empty() ? "" : ", ") + one.name;
   }
   return fmt::format("no interface {} of host {} is up{}", interface_of(place),
-                     chosen(place.host.host, "VERBATIM_HOST"),
+                     *host_name(place.choice),
                      there.empty() ? "" : " (there is " + there + ")");
 }
 
@@ -178,8 +166,7 @@ int show(const char* command, const ShowForm& form, std::string (*text)(const nl
 }
 
 void add_place_options(CLI::App& command, Place& place) {
-  add_node_options(command, place.node);
-  add_host_options(command, place.host);
+  add_service_options(command, place.choice);
   command.add_option("--port", place.port, "Of the host; default: 1")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 2));

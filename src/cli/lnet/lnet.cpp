@@ -125,11 +125,13 @@ void add_test(CLI::App& lnet, int& exit_status) {
   auto form = std::make_shared<TestForm>();
   add_service_options(*command, form->choice);
   command->add_option("nid", form->nid, "The node: ADDRESS@o2ib")->type_name("NID")->required();
-  command->add_flag("--read", form->reads, "It sends bulks; default: pings only");
-  command->add_flag("--write", form->writes, "It fetches bulks");
+  auto* const reads = command->add_flag("--read", form->reads, "It sends bulks; default: pings");
+  command->add_flag("--write", form->writes, "It fetches bulks")->excludes(reads);
   command->add_option("--bytes", form->bytes, "Of a bulk: 4096 to 1048576 (default)")
       ->type_name("BYTES");
-  command->add_option("--requests", form->requests, "How many; default: 1000")->type_name("N");
+  command->add_option("--requests", form->requests, "How many; default: 1000")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   command->add_option("--concurrency", form->concurrency, "At once: 1 to 16; default: 8")
       ->type_name("N");
   command

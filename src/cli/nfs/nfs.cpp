@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/nfs/nfs_text.h"
-#include "cli/program.h"
 #include "cli/services/service_command.h"
 #include "service/launch.h"
 
@@ -16,10 +18,9 @@ namespace verbatim::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "NFS over RDMA (RFC 8166) for servers and clients that speak TCP. A node's 'serve' stands "
-    "before an NFS server:\n"
-    "Linux mounts it with -o rdma,port=20049. Its 'client' stands before an RDMA server: what "
-    "speaks TCP mounts 127.0.0.1.\n"
+    "NFS over RDMA (RFC 8166) for servers and clients that speak TCP. A node's 'serve'\n"
+    "stands before an NFS server: Linux mounts it with -o rdma,port=20049. Its 'client'\n"
+    "stands before an RDMA server: what speaks TCP mounts 127.0.0.1.\n"
     "\n"
     "Examples:\n"
     "  verbatim nfs serve --node a /srv/data\n"
@@ -49,10 +50,8 @@ int fail(const char* command, const std::string& text, int status = kExitFailure
 std::string name_of(const ServiceChoice& choice) { return service_name("nfs", choice).name; }
 
 int up(const char* command, const std::string& kind, const UpForm& form) {
-  if (const auto set = set_environment(form.place.node); !set)
-    return fail(command, set.error().text, set.error().exit_status);
-  if (const auto entered = enter_host(form.place.host); !entered)
-    return fail(command, entered.error().text);
+  if (const auto entered = enter(form.place); !entered)
+    return fail(command, entered.error().text, entered.error().exit_status);
   const auto program = service::find_program("verbatim-ulpd");
   if (!program) return fail(command, program.error().text);
   std::vector<std::string> words{kind, "--name", name_of(form.place)};
@@ -60,9 +59,12 @@ int up(const char* command, const std::string& kind, const UpForm& form) {
   if (!form.folder.empty())
     words.insert(words.end(), {"--folder", std::filesystem::absolute(form.folder).string()});
   if (!form.listen.empty()) words.insert(words.end(), {"--listen", form.listen});
+  std::ranges::move(end_with_fabric(), std::back_inserter(words));
   const auto started =
       service::start_daemon({.program = *program, .arguments = words, .patience = kPatience});
-  return started ? 0 : fail(command, started.error().text);
+  if (started) return 0;
+  return fail(command, started.error().text,
+              started.error().code == EINVAL ? kExitUsage : kExitFailure);
 }
 
 /// Both kinds that the node has.
@@ -99,7 +101,7 @@ int show(const ShowForm& form) {
 
 void add_serve(CLI::App& nfs, int& exit_status) {
   auto* command =
-      nfs.add_subcommand("serve", "Serve a folder, or an NFS server's files, over RDMA");
+      nfs.add_subcommand("serve", "Serve a folder, or a server's files, over RDMA");
   auto form = std::make_shared<UpForm>();
   add_service_options(*command, form->place);
   command->add_option("--to", form->to, "The NFS server, over TCP; default: 127.0.0.1, port 2049")
@@ -109,7 +111,8 @@ void add_serve(CLI::App& nfs, int& exit_status) {
                    "Instead of a server: a folder, which nfs-ganesha serves")
       ->type_name("FOLDER")
       ->excludes("--to");
-  command->add_option("--listen", form->listen, "Where clients connect; default: all, port 20049")
+  command
+      ->add_option("--listen", form->listen, "Where clients connect; default: the node, port 20049")
       ->type_name("IP[:PORT]");
   command->footer(kExamples);
   command->callback([form, &exit_status] { exit_status = up("serve", "nfs-serve", *form); });

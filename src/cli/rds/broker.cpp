@@ -1,12 +1,16 @@
 #include "cli/rds/broker.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "cli/environment.h"
+#include "cli/fabric/host.h"
+#include "cli/services/service_command.h"
+#include "cli/sockets/preload.h"
 #include "service/launch.h"
 #include "ulp/rds/local/client.h"
 
@@ -16,11 +20,6 @@ namespace {
 /// In the drop-ins' folder.
 constexpr const char* kRdsLibrary = "/rds/librdspreload.so.1";
 
-std::string variable(const char* name) {
-  const char* const value = getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 Result<std::string> path_of(const service::ServiceName& name) {
   const auto status = service::ask(name, {{"ask", "status"}});
   if (!status) return std::unexpected(status.error());
@@ -29,15 +28,8 @@ Result<std::string> path_of(const service::ServiceName& name) {
 
 }  // namespace
 
-service::ServiceName rds_broker_name() {
-  const std::string host = variable("VERBATIM_HOST"), fabric = variable("VERBATIM_FABRIC");
-  if (host.empty()) return {"rds", node_of({})};
-  const bool is_default = fabric.empty() || fabric == "default";
-  return {"rds", is_default ? host : fabric + "." + host};
-}
-
 Result<std::string> find_rds_broker(bool stays) {
-  const auto name = rds_broker_name();
+  const auto name = service_name("rds", {});
   if (auto path = path_of(name); path || path.error().code != ENOENT) {
     if (path && stays) service::ask(name, {{"ask", "stay"}});
     return path;
@@ -46,23 +38,19 @@ Result<std::string> find_rds_broker(bool stays) {
   if (!program) return program;
   std::vector<std::string> words{"rds", "--name", name.name};
   if (!stays) words.insert(words.end(), {"--until-idle", "yes"});
+  std::ranges::move(end_with_fabric(), std::back_inserter(words));
   const auto started = service::start_daemon({.program = *program, .arguments = words});
   auto path = path_of(name);
   // Another program may have been first.
   return path || started ? path : std::unexpected(started.error());
 }
 
-Result<void> use_rds_library() {
-  const auto path = find_rds_broker(false);
+Result<void> use_rds_library(bool stays) {
+  const auto path = find_rds_broker(stays);
   if (!path) return std::unexpected(path.error());
-  const auto own = own_folder();
-  if (!own) return std::unexpected(own.error());
-  const auto dropins = find_dropin_folder(*own);
-  if (!dropins) return std::unexpected(dropins.error());
   // The program inherits it: as long as it lives, the broker has a user.
   if (ulp::rds::local::open_socket(*path, 0) < 0) return refuse_errno("the RDS broker");
-  const char* const old = getenv("LD_PRELOAD");
-  setenv("LD_PRELOAD", with_library(old, *dropins + kRdsLibrary).c_str(), 1);
+  if (auto added = add_preload(kRdsLibrary); !added) return added;
   setenv("VERBATIM_RDS", path->c_str(), 1);
   return {};
 }

@@ -1,13 +1,11 @@
 #include "cli/rds/rds.h"
 
-#include <cerrno>
 #include <memory>
 #include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/program.h"
 #include "cli/rds/broker.h"
 #include "cli/rds/ping.h"
 #include "cli/rds/rds_text.h"
@@ -28,17 +26,16 @@ constexpr const char* kExamples =
     "  verbatim rds show --node b\n"
     "  verbatim rds down --node a";
 
+constexpr ServiceKind kKind{.kind = "rds", .what = "RDS broker"};
+
 int fail(const char* command, const std::string& text, int status = kExitFailure) {
-  fmt::print(stderr, "verbatim rds {}: {}\n", command, text);
-  return status;
+  return fail_service(kKind, command, text, status);
 }
 
 /// Returns an exit status if this process cannot be put on the node.
 std::optional<int> enter(const char* command, const ServiceChoice& place) {
-  if (const auto set = set_environment(place.node); !set)
-    return fail(command, set.error().text, set.error().exit_status);
-  const auto entered = enter_host(place.host);
-  if (!entered) return fail(command, entered.error().text);
+  const auto entered = cli::enter(place);
+  if (!entered) return fail(command, entered.error().text, entered.error().exit_status);
   return std::nullopt;
 }
 
@@ -46,26 +43,6 @@ int up(const ServiceChoice& place) {
   if (const auto status = enter("up", place)) return *status;
   const auto broker = find_rds_broker(true);
   return broker ? 0 : fail("up", broker.error().text);
-}
-
-int down(const ServiceChoice& place) {
-  if (const auto status = enter("down", place)) return *status;
-  const auto name = rds_broker_name();
-  const auto ended = service::end(name);
-  if (ended) return 0;
-  if (ended.error().code != ENOENT) return fail("down", ended.error().text);
-  return fail("down", fmt::format("no RDS broker of '{}' runs", name.name));
-}
-
-int show(const ServiceChoice& place, bool json) {
-  if (const auto status = enter("show", place)) return *status;
-  const auto name = rds_broker_name();
-  const auto shown = service::ask(name, {{"ask", "status"}});
-  if (!shown && shown.error().code == ENOENT)
-    return fail("show", fmt::format("no RDS broker of '{}' runs", name.name));
-  if (!shown) return fail("show", shown.error().text);
-  fmt::print("{}", json ? shown->dump(2) + "\n" : rds_text(*shown));
-  return 0;
 }
 
 void add_ping(CLI::App& rds, int& exit_status) {
@@ -77,7 +54,8 @@ void add_ping(CLI::App& rds, int& exit_status) {
   auto form = std::make_shared<Form>();
   add_service_options(*command, form->place);
   command->add_option("-c,--count", form->ping.count, "So many; default: until it is interrupted")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   command->add_option("-i,--interval", form->ping.interval, "Seconds between two; default: 1")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 3600.0));
@@ -96,21 +74,13 @@ void add_rds(CLI::App& app, int& exit_status) {
   auto* rds = app.add_subcommand("rds", "Reliable Datagram Sockets: a node's broker");
   rds->require_subcommand(1);
   rds->footer(kExamples);
-  const auto add = [&](const char* name, const char* summary, int (*run)(const ServiceChoice&)) {
-    auto* command = rds->add_subcommand(name, summary);
-    auto place = std::make_shared<ServiceChoice>();
-    add_service_options(*command, *place);
-    command->callback([place, run, &exit_status] { exit_status = run(*place); });
-    return command;
-  };
-  add("up", "Keep a broker", up)->footer(kExamples);
-  add("down", "End the broker", down);
-  auto* command = rds->add_subcommand("show", "Show peers, sockets and counters");
+  auto* command = rds->add_subcommand("up", "Keep a broker");
   auto place = std::make_shared<ServiceChoice>();
-  auto json = std::make_shared<bool>(false);
   add_service_options(*command, *place);
-  command->add_flag("--json", *json, "Print JSON");
-  command->callback([place, json, &exit_status] { exit_status = show(*place, *json); });
+  command->callback([place, &exit_status] { exit_status = up(*place); });
+  command->footer(kExamples);
+  add_service_down(*rds, kKind, "End the broker", exit_status);
+  add_service_show(*rds, kKind, "Show peers, sockets and counters", rds_text, exit_status);
   add_ping(*rds, exit_status);
 }
 

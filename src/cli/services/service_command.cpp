@@ -1,13 +1,15 @@
 #include "cli/services/service_command.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/program.h"
+#include "fabric/protocol/fabric_folder.h"
 #include "service/launch.h"
 
 namespace verbatim::cli {
@@ -32,13 +34,33 @@ void add_service_options(CLI::App& command, ServiceChoice& choice) {
   add_host_options(command, choice.host);
 }
 
-service::ServiceName service_name(const char* kind, const ServiceChoice& choice) {
-  const char* const of_environment = getenv("VERBATIM_HOST");
-  if (choice.host.host) return {kind, *choice.host.host};
+std::optional<std::string> host_name(const ServiceChoice& choice) {
+  const auto chosen = [](const std::optional<std::string>& option, const char* variable) {
+    const char* const value = getenv(variable);
+    return option.value_or(value == nullptr ? "" : value);
+  };
   const bool has_node = choice.node.node.has_value() || !choice.node.addresses.empty();
-  if (!has_node && of_environment != nullptr && *of_environment != '\0')
-    return {kind, of_environment};
+  if (!choice.host.host && has_node) return std::nullopt;
+  const std::string host = chosen(choice.host.host, "VERBATIM_HOST"),
+                    fabric = chosen(choice.host.fabric, "VERBATIM_FABRIC");
+  if (host.empty()) return std::nullopt;
+  const bool is_default = fabric.empty() || fabric == fabric::protocol::kDefaultFabric;
+  return is_default ? host : fabric + "." + host;
+}
+
+service::ServiceName service_name(const char* kind, const ServiceChoice& choice) {
+  if (auto host = host_name(choice)) return {kind, std::move(*host)};
   return {kind, node_of(choice.node)};
+}
+
+std::expected<void, StartFailure> enter(const ServiceChoice& choice) {
+  if (auto set = set_environment(choice.node); !set) return set;
+  if (const auto entered = enter_host(choice.host); !entered) {
+    const Error& error = entered.error();
+    return std::unexpected(
+        StartFailure{error.code == EINVAL ? kExitUsage : kExitFailure, error.text});
+  }
+  return {};
 }
 
 int fail_service(const ServiceKind& kind, const char* command, const std::string& text,
@@ -49,14 +71,13 @@ int fail_service(const ServiceKind& kind, const char* command, const std::string
 
 int start_service(const ServiceKind& kind, const ServiceChoice& choice,
                   const std::vector<std::string>& options) {
-  if (const auto set = set_environment(choice.node); !set)
-    return fail_service(kind, "up", set.error().text, set.error().exit_status);
-  if (const auto entered = enter_host(choice.host); !entered)
-    return fail_service(kind, "up", entered.error().text);
+  if (const auto entered = enter(choice); !entered)
+    return fail_service(kind, "up", entered.error().text, entered.error().exit_status);
   const auto program = service::find_program("verbatim-ulpd");
   if (!program) return fail_service(kind, "up", program.error().text);
   std::vector<std::string> words{kind.kind, "--name", service_name(kind.kind, choice).name};
   words.insert(words.end(), options.begin(), options.end());
+  std::ranges::move(end_with_fabric(), std::back_inserter(words));
   const auto started = service::start_daemon({.program = *program, .arguments = words});
   if (started) return 0;
   return fail_service(kind, "up", started.error().text,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <expected>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
+#include "cli/program.h"
 #include "service/control.h"
 
 /// What commands of daemons share: each node, or host of a fabric, has one of a kind, named after
@@ -25,7 +27,14 @@ struct ServiceChoice {
   HostChoice host;
 };
 void add_service_options(CLI::App& command, ServiceChoice& choice);
+/// The host that the choice, or else the environment, names: "H1", "FABRIC.H1" on a fabric that is
+/// not the default one.
+std::optional<std::string> host_name(const ServiceChoice& choice);
+/// The daemon is called as its host, or else as its node.
 service::ServiceName service_name(const char* kind, const ServiceChoice& choice);
+
+/// Puts this process on the node or host.
+std::expected<void, StartFailure> enter(const ServiceChoice& choice);
 
 /// Print "verbatim KIND COMMAND: TEXT" to standard error, and return `status`.
 int fail_service(const ServiceKind& kind, const char* command, const std::string& text,

@@ -1,6 +1,7 @@
 #include "cli/target/restore.h"
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ Result<void> run(const std::string& path, const char* program) {
   char* const words[] = {name.data(), word.data(), nullptr};
   pid_t child = 0;
   const int code = posix_spawn(&child, path.c_str(), nullptr, nullptr, words, environ);
-  if (code != 0) return refuse(code, path);
+  if (code != 0) return refuse(code, fmt::format("{}: {}", path, std::strerror(code)));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

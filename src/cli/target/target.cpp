@@ -1,3 +1,4 @@
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -7,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/program.h"
 #include "cli/services/service_command.h"
 #include "cli/target/target_name.h"
 #include "cli/target/target_text.h"
@@ -19,13 +19,12 @@ constexpr ServiceKind kKind{.kind = "target", .what = "target"};
 
 constexpr const char* kExamples =
     "A target serves a disk to hosts of NVMe over Fabrics: Linux's 'nvme connect', or\n"
-    "any other; to iSCSI initiators, over iSER and TCP; and to SRP's, by dest=. Each node has one, "
-    "named after it. It "
-    "admits nobody until --allow-host\n"
-    "names a host, or --allow-any-host says so.\n"
+    "any other; to iSCSI initiators, over iSER and TCP; and to SRP's, by dest=. Each\n"
+    "node has one, named after it. It admits nobody until --allow-host names a host, or\n"
+    "--allow-any-host says so; the other protocols have such options, too.\n"
     "\n"
     "Examples:\n"
-    "  verbatim target up --node a --nvme nqn.2026-01.com.example:disk --allow-any-host\n"
+    "  verbatim target up --node a --nvme nqn.2026-01.com.example:d --allow-any-host\n"
     "  verbatim target show --node a\n"
     "  verbatim target down --node a";
 
@@ -82,11 +81,11 @@ std::vector<std::string> words_of(const UpForm& form) {
 }
 
 int up(const UpForm& form) {
-  if (const auto set = set_environment(form.place.node); !set)
-    return fail(set.error().text, set.error().exit_status);
-  if (const auto entered = enter_host(form.place.host); !entered) return fail(entered.error().text);
+  if (const auto entered = enter(form.place); !entered)
+    return fail(entered.error().text, entered.error().exit_status);
   const auto started = start_target(service_name(kKind.kind, form.place), words_of(form));
-  if (!started) return fail(started.error().text);
+  if (!started)
+    return fail(started.error().text, started.error().code == EINVAL ? kExitUsage : kExitFailure);
   if (!form.iscsi.empty() && !form.any_initiator && form.initiators.empty()) {
     fmt::print(stderr,
                "verbatim target up: no initiator may log in yet: name them with "
@@ -160,7 +159,7 @@ void add_up(CLI::App& target, int& exit_status) {
       ->type_name("SIZE");
   command->add_option("--block", form->block, "Bytes of a block: 512 (default) or 4096")
       ->type_name("BYTES");
-  command->add_option("--listen", form->listen, "Where hosts connect; default: all, port 4420")
+  command->add_option("--listen", form->listen, "Where hosts connect; default: the node, port 4420")
       ->type_name("IP[:PORT]");
   command->add_option("--spin", form->spin, "How long it polls before it sleeps; default: 50")
       ->type_name("US|always");

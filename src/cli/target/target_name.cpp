@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@ Result<void> start_target(const service::ServiceName& name, std::vector<std::str
   if (!program) return std::unexpected(program.error());
   std::vector<std::string> words{"target", "--name", name.name};
   words.insert(words.end(), more.begin(), more.end());
+  std::ranges::move(end_with_fabric(), std::back_inserter(words));
   if (auto started = service::start_daemon({.program = *program, .arguments = std::move(words)});
       !started)
     return started;

@@ -116,6 +116,16 @@ std::string other_counters_text(const Json& programs) {
   return table.empty() ? "" : "\n" + table.text(2);
 }
 
+/// A list as its length, an object as its members: "pings 3, errors 0".
+std::string short_text(const Json& value) {
+  if (value.is_array()) return std::to_string(value.size());
+  if (!value.is_object()) return value.is_string() ? value.get<std::string>() : value.dump();
+  std::string text;
+  for (const auto& [name, member] : value.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, short_text(member));
+  return text;
+}
+
 /// Lists the members that are the service's own.
 std::string service_text(const Json& service) {
   std::string text = fmt::format("service {} '{}': process {}, for {} s\n",
@@ -125,10 +135,8 @@ std::string service_text(const Json& service) {
   for (const auto& [name, value] : service.items()) width = std::max(width, name.size());
   for (const auto& [name, value] : service.items()) {
     if (name == "service" || name == "name" || name == "process" || name == "seconds") continue;
-    if (value == "") continue;
-    const std::string shown =
-        value.is_structured() ? std::to_string(value.size()) : text_of(service, name.c_str());
-    text += fmt::format("  {:<{}}  {}\n", name, width, shown);
+    const std::string shown = short_text(value);
+    if (!shown.empty()) text += fmt::format("  {:<{}}  {}\n", name, width, shown);
   }
   return text;
 }

@@ -55,11 +55,13 @@ TEST(StatusText, FaultsOfEachProgramAndAll) {
 
 TEST(StatusText, ServicesShowWhatIsTheirOwn) {
   const auto service = Json::parse(R"({"service": "target", "name": "default", "process": 7,
-      "seconds": 12, "sessions": [{"from": "a"}, {"from": "b"}], "refused": 0})");
+      "seconds": 12, "sessions": [{"from": "a"}, {"from": "b"}], "refused": 0,
+      "iscsi": {"targets": [{"name": "t"}], "seen": true}, "nothing": "", "none": {}})");
   EXPECT_EQ(status_text(service),
             "service target 'default': process 7, for 12 s\n"
             "  sessions  2\n"
-            "  refused   0\n");
+            "  refused   0\n"
+            "  iscsi     targets 1, seen true\n");
 }
 
 TEST(StatusText, WhatDoesNotAnswerIsShownAsSuch) {

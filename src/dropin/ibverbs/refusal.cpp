@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 4> kProbed{"query_ece", "set_ece", "reg_m
                                                   "ibv_reg_mr_ex"};
 
 /// Without them a program has no device, and the user wants to know why, whatever the errno is.
-constexpr std::array<std::string_view, 2> kOpening{"get_device_list", "open_device"};
+constexpr std::array<std::string_view, 3> kOpening{"get_device_list", "open_device", "join_node"};
 
 bool is_among(std::span<const std::string_view> calls, std::string_view call) {
   return std::ranges::find(calls, call) != calls.end();

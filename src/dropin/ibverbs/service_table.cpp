@@ -53,7 +53,7 @@ VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
 }
 
 int join(VerbatimNode* out) {
-  return with_program("rdma_cm", [&](Program& program) -> Result<void> {
+  return with_program("join_node", [&](Program& program) -> Result<void> {
     *out = describe(program.client->node(), program.client->slot());
     return open_management(program);
   });

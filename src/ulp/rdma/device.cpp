@@ -115,7 +115,11 @@ Result<ibv_context*> Device::choose(const List& list, const std::string& choice)
     if (choice.empty() ? has_active_port(list[i]) : choice == name) return list[i];
     there += there.empty() ? name : fmt::format(", {}", name);
   }
-  if (choice.empty()) return refuse(ENODEV, fmt::format("no RDMA device is active ({})", there));
+  if (choice.empty())
+    return refuse(ENODEV,
+                  fmt::format("no RDMA device is active ({}): on a fabric, its subnet manager "
+                              "makes it so ('verbatim fabric up --manager opensm')",
+                              there));
   return refuse(ENODEV, fmt::format("no RDMA device is named {} (there is {})", choice, there));
 }
 

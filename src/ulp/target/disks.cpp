@@ -23,14 +23,4 @@ Result<std::uint64_t> parse_bytes(const std::string& text) {
   return number << shift;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 }  // namespace verbatim::ulp::target

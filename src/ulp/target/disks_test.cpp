@@ -25,13 +25,6 @@ TEST(Disks, Sizes) {
   }
 }
 
-TEST(Disks, Words) {
-  using Words = std::vector<std::string>;
-  EXPECT_EQ(split(""), Words());
-  EXPECT_EQ(split("a"), Words({"a"}));
-  EXPECT_EQ(split(",a,,b,"), Words({"a", "b"}));
-}
-
 TEST(Disks, Places) {
   const struct {
     const char* text;

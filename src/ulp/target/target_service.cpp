@@ -17,6 +17,7 @@
 #include "ulp/backstore/null_store.h"
 #include "ulp/backstore/ram_store.h"
 #include "ulp/backstore/scratch_store.h"
+#include "ulp/engine/portals.h"
 #include "ulp/nvmeof/portal.h"
 #include "ulp/rdma/driver.h"
 #include "ulp/target/disks.h"
@@ -26,6 +27,7 @@
 #include "ulp/target/srp_part.h"
 #include "ulp/target/tree/served_tree.h"
 #include "ulp/tcp/driver.h"
+#include "ulp/tcp/node_addresses.h"
 
 namespace verbatim::ulp::target {
 namespace {
@@ -176,12 +178,12 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     if (!listener) return std::unexpected(listener.error());
     portal_ = std::make_unique<nvmeof::Portal>(target_, listen, kReceives);
     runner_.serve(*listener, *portal_, *driver_);
-    listens_at_.push_back(listen.text());
+    listens_at_.push_back(tcp::text_of_listener(driver_->device(), listen));
     return {};
   }
 
-  /// iSER, and iSCSI over TCP at the same address if this machine has it (a fabric's addresses are
-  /// not the kernel's), and if iWARP, whose ports are TCP's, has not taken the port.
+  /// iSER, and iSCSI over TCP at the same addresses if this machine has them (a fabric's are not
+  /// the kernel's).
   Result<void> serve_iscsi(const Settings& settings, const SocketAddress& nvme) {
     const auto listen = settings.iscsi_listen.empty()
                             ? Result<SocketAddress>(nvme.with_port(kIscsiPort))
@@ -192,16 +194,25 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     auto listener = driver_->listen(rdma::IpService{*listen});
     if (!listener) return std::unexpected(listener.error());
     runner_.serve(*listener, iscsi_->iser(), *driver_);
-    listens_at_.push_back("iSER " + listen->text());
-    const auto stream = tcp_->listen(*listen);
-    if (stream) {
+    listens_at_.push_back("iSER " + tcp::text_of_listener(driver_->device(), *listen));
+    return serve_iscsi_by_tcp(*listen);
+  }
+
+  /// At the node's addresses, not at those of others on this machine.
+  Result<void> serve_iscsi_by_tcp(const SocketAddress& listen) {
+    const rdma::Device& device = driver_->device();
+    if (device.limits().is_iwarp) return {};  // Its ports are TCP's.
+    const auto places = is_any(listen) ? tcp::node_addresses(device, listen.port())
+                                       : std::vector<SocketAddress>{listen};
+    for (const SocketAddress& place : places) {
+      const auto stream = tcp_->listen(place);
+      if (!stream && stream.error().code == EADDRNOTAVAIL) {
+        log(LogLevel::info, "no iSCSI over TCP: {}", stream.error().text);
+        continue;
+      }
+      if (!stream) return std::unexpected(stream.error());
       runner_.serve(*stream, iscsi_->tcp(), *tcp_);
-      listens_at_.push_back("TCP " + listen->text());
-    } else if (stream.error().code == EADDRNOTAVAIL ||
-               (driver_->device().limits().is_iwarp && stream.error().code == EADDRINUSE)) {
-      log(LogLevel::info, "no iSCSI over TCP: {}", stream.error().text);
-    } else {
-      return std::unexpected(stream.error());
+      listens_at_.push_back("TCP " + place.text());
     }
     return {};
   }
@@ -277,7 +288,7 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
 int run_target(int argc, char** argv) {
   Settings settings;
   const service::Setting known[] = {
-      {"listen", "ADDRESS", "", "where hosts connect, with a port or 4420 (default: all)",
+      {"listen", "ADDRESS", "", "where hosts connect, with a port or 4420 (default: the node's)",
        &settings.listen},
       {"spin", "US|always", "", "how long it polls before it sleeps (default: 50 microseconds)",
        &settings.spin},

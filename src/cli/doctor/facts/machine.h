@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "agent/protocol/node.h"
 #include "base/error.h"
 #include "base/net/address.h"
+#include "cli/doctor/facts/service_needs.h"
 
 /// Facts about this machine, which the checks judge. Checks read nothing else, so a test can
 /// describe any machine.
@@ -102,6 +104,9 @@ struct Machine {
   std::vector<PortUser> tcp_ports;       // Listening.
   std::uint64_t receive_buffer_max = 0;  // net.core.rmem_max
   Quota tracked_connections;             // By netfilter.
+
+  std::uint64_t first_free_port = 1024;        // The first TCP port that is not root's alone.
+  std::set<const ServiceNeed*> missing_needs;  // Of kServiceNeeds.
 
   RuntimeFolderFacts runtime_folder;
   Installation installation;

@@ -64,6 +64,18 @@ Installation read_installation() {
   return installation;
 }
 
+std::set<const ServiceNeed*> missing_in(const std::string& dropin_folder) {
+  std::set<const ServiceNeed*> missing;
+  for (const ServiceNeed& need : kServiceNeeds) {
+    const bool is_there = std::ranges::any_of(need.any_of, [&](const char* path) {
+      if (path == nullptr) return false;
+      return access((*path == '/' ? path : dropin_folder + "/" + path).c_str(), R_OK) == 0;
+    });
+    if (!is_there) missing.insert(&need);
+  }
+  return missing;
+}
+
 std::vector<RunningNode> read_nodes() {
   std::vector<RunningNode> nodes;
   const auto names = agent::list_nodes();
@@ -114,6 +126,9 @@ Machine read_machine(std::map<std::string, std::string> variables) {
   try_system_calls(machine);
   machine.runtime_folder = read_runtime_folder();
   machine.installation = read_installation();
+  if (machine.installation.folder) machine.missing_needs = missing_in(*machine.installation.folder);
+  const std::string port = first_line("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+  if (!port.empty()) machine.first_free_port = std::strtoull(port.c_str(), nullptr, 10);
   machine.nodes = read_nodes();  // Before this command starts one.
   machine.node = read_node();
   read_network(machine);

@@ -2,12 +2,14 @@
 //
 //   nbdkit verbatim iser://10.0.0.1/iqn.2026-01.com.example:disk/0
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #define NBDKIT_API_VERSION 2
 #include <fcntl.h>
@@ -86,13 +88,25 @@ int config(const char* key, const char* value) {
   return fail(fmt::format("'{}' is not known: url, initiator, auth, patience", name));
 }
 
+/// RFC 3986: what is not plain in a path is written as %20.
+std::string in_uri(const std::string& path) {
+  constexpr std::string_view kPlain = "-._~/!$'()*,;:@";
+  std::string text;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_plain = (byte < 0x80 && std::isalnum(byte) != 0) || kPlain.contains(c);
+    text += is_plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return text;
+}
+
 int config_complete() {
   if (plugin_state->url.empty()) return fail("which disk? Say url=iser://HOST/IQN/LUN");
   auto target = parse_target(plugin_state->url, plugin_state->identity);
   if (!target) return fail(target.error().text);
   plugin_state->settings.url = plugin_state->url;
   if (!plugin_state->socket.empty())
-    plugin_state->settings.uri = "nbd+unix:///?socket=" + plugin_state->socket;
+    plugin_state->settings.uri = "nbd+unix:///?socket=" + in_uri(plugin_state->socket);
   plugin_state->settings.target = std::move(*target);
   return 0;
 }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/text/list.h"
 #include "service/daemon.h"
 #include "ulp/lnet/driver/links.h"
 #include "ulp/lnet/self_tests.h"
@@ -26,16 +27,6 @@ constexpr std::size_t kPingsMax = 256;
 struct Settings {
   std::string nets = "o2ib", routes, port = "987";
 };
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    if (end > at) words.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
 
 /// The addresses of RoCE and iWARP nodes, by their GIDs.
 std::vector<Nid> nids_of(const rdma::Device& device, Net net) {
@@ -192,6 +183,7 @@ class LnetService {
     plan.concurrency = question.value("concurrency", plan.concurrency);
     if (plan.bytes % 4096 != 0 || plan.bytes == 0 || plan.bytes > Buffers::kBytes)
       return refuse(EINVAL, fmt::format("a bulk has 4096 to {} bytes, in pages", Buffers::kBytes));
+    if (plan.requests == 0) return refuse(EINVAL, "a test has a request at least");
     if (plan.concurrency == 0 || plan.concurrency > kBuffers / 2)
       return refuse(EINVAL, fmt::format("the concurrency is 1 to {}", kBuffers / 2));
     if (!self_test_->client().begin(plan, now)) return refuse(EBUSY, "a test runs already");

@@ -123,9 +123,15 @@ Result<void> Ganesha::spawn() {
   const std::array<const char*, 9> arguments = {
       program_.c_str(), "-F",   "-f", configuration.c_str(), "-L", log.c_str(), "-p",
       lock.c_str(),     nullptr};
-  const std::string preload = "LD_PRELOAD=" + library_;
+  // A blank ends a word of LD_PRELOAD.
+  const auto slash = library_.rfind('/');
+  const bool has_blank = library_.find(' ') != std::string::npos;
+  const std::string preload = "LD_PRELOAD=" + (has_blank ? library_.substr(slash + 1) : library_);
+  const std::string libraries =
+      has_blank ? "LD_LIBRARY_PATH=" + library_.substr(0, slash) : "LANG=C";
   const std::string exported = "HANDLES_FOLDER=" + options_.folder;
-  const std::array<const char*, 4> environment = {preload.c_str(), exported.c_str(),
+  const std::array<const char*, 5> environment = {preload.c_str(), libraries.c_str(),
+                                                  exported.c_str(),
                                                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
   const pid_t parent = getpid();
   process_ = fork();

@@ -11,6 +11,7 @@
 #include "ulp/rdma/buffer_pool.h"
 #include "ulp/rpcrdma/gateway/ganesha.h"
 #include "ulp/rpcrdma/gateway/relay.h"
+#include "ulp/tcp/node_addresses.h"
 
 namespace verbatim::ulp::rpcrdma {
 namespace {
@@ -70,7 +71,8 @@ class NfsService {
     if (!listener) return std::unexpected(listener.error());
     if (auto attached = rdma_->attach(daemon.loop()); !attached) return attached;
     daemon.on_status(
-        [this, folder = settings.folder, listens = listen->text(), connects = to->text()] {
+        [this, folder = settings.folder, connects = to->text(),
+         listens = is_server() ? tcp::text_of_listener(rdma_->device(), *listen) : listen->text()] {
           nlohmann::json status = relay_->status();
           status.update({{"listens", listens}, {"to", connects}});
           if (!folder.empty())
@@ -140,7 +142,7 @@ int run(Relay::Role role, const service::DaemonKind& kind, const Settings& setti
 int run_nfs_serve(int argc, char** argv) {
   Settings settings{.listen = "::", .to = "127.0.0.1"};
   const service::Setting known[] = {
-      {"listen", "ADDRESS", "", "where clients connect, with a port or 20049 (default: all)",
+      {"listen", "ADDRESS", "", "where clients connect, with a port or 20049 (default: the node's)",
        &settings.listen},
       {"to", "ADDRESS", "", "the NFS server, with a port or 2049 (default: 127.0.0.1)",
        &settings.to},

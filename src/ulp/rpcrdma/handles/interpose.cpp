@@ -43,6 +43,8 @@ extern "C" {
 
 [[gnu::visibility("default")]] int open_by_handle_at(int mount, file_handle* handle, int flags) {
   static auto* const real = next<decltype(open_by_handle_at)>("open_by_handle_at");
+  // As the kernel, but before EPERM: `key_of` reads so many.
+  if (handle->handle_bytes > MAX_HANDLE_SZ) return errno = EINVAL, -1;
   const int fd = real(mount, handle, flags);
   return fd >= 0 || errno != EPERM ? fd : table().open(key_of(*handle), flags);
 }
