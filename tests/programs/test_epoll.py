@@ -95,6 +95,12 @@ def run_nginx(testbed):
     for line in ("Complete requests:      1000", "Failed requests:        0"):
         if line not in client.output():
             raise Failure(f"ab does not say {line!r}")
+    if shutil.which("wrk"):  # A set for each thread, and ten times as many connections.
+        client = testbed.start("b", [*words(testbed, True), "wrk", "-t", "2", "-c", "200", "-d", "3", address])
+        client.expect_success(SECONDS)
+        for wrong in ("Socket errors", "Non-2xx"):
+            if wrong in client.output():
+                raise Failure(f"wrk says {wrong!r}")
     programs = [program for program in testbed.status("a") if program["name"] == "nginx"]
     if not programs:
         raise Failure("nginx has not used RDMA")

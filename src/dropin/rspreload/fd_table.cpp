@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "dropin/rspreload/pending/gate.h"
-
 namespace verbatim::rspreload {
 namespace {
 
@@ -38,7 +36,6 @@ Awaited take_awaited(Number& own) {
 void in_child() {
   process = getpid();
   had_rsocket = false;
-  forget_gates();
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
     const Awaited parents = take_awaited(own);

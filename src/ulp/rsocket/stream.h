@@ -7,7 +7,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/time.h>
 
-#include "ulp/rsocket/options.h"
+#include "ulp/rsocket/known_options.h"
 #include "ulp/rsocket/socket.h"
 #include "ulp/rsocket/stream_end.h"
 

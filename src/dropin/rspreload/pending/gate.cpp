@@ -37,6 +37,7 @@ std::uint16_t& port_of(sockaddr_storage& address) {
 
 class Gates {
  public:
+  ~Gates() { close(wake_); }
   Gates() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   Expected expect(Carrier carrier, const Names& names, sockaddr_storage bindable) {
@@ -194,11 +195,16 @@ class Gates {
 
 std::atomic<Gates*> the_gates = nullptr;  // Never destroyed: the thread uses it.
 
+/// A forked child begins without listeners.
 Gates& gates() {
-  static std::mutex making;
-  const std::lock_guard lock(making);
-  if (the_gates == nullptr) the_gates = new Gates;
-  return *the_gates;
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { the_gates = nullptr; });
+  static_cast<void>(registered);
+  Gates* found = the_gates;
+  while (found == nullptr) {
+    auto fresh = std::make_unique<Gates>();
+    if (the_gates.compare_exchange_strong(found, fresh.get())) found = fresh.release();
+  }
+  return *found;
 }
 
 }  // namespace
@@ -216,7 +222,5 @@ bool forget_arrival(int arrival) {
   const Inside mark;
   return the_gates != nullptr && gates().forget(arrival);
 }
-
-void forget_gates() { the_gates = nullptr; }
 
 }  // namespace verbatim::rspreload

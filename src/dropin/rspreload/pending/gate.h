@@ -31,7 +31,4 @@ void name_as_expected(int arrival, int rsocket);
 /// Ends it, also the connection if it has come. Returns false if nothing is expected there.
 bool forget_arrival(int arrival);
 
-/// In a forked child: it has no listeners.
-void forget_gates();
-
 }  // namespace verbatim::rspreload
