@@ -117,7 +117,7 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
   return 0;
 }
 
-static void add_range(struct vnic_rule* rule, size_t at, __be16 low, __be16 high) {
+static void add_port_range(struct vnic_rule* rule, size_t at, __be16 low, __be16 high) {
   struct vnic_range* range = &rule->more.ranges[rule->more.range_count++];
 
   rule->has_more = 1;
@@ -134,12 +134,12 @@ static void translate_port_ranges(const struct flow_cls_offload* flow, struct vn
   if (!has(flow, FLOW_DISSECTOR_KEY_PORTS_RANGE)) return;
   flow_rule_match_ports_range(flow->rule, &match);
   if (match.mask->tp_min.src != 0) {
-    add_range(rule, offsetof(struct vnic_match, source_port), match.key->tp_min.src,
-              match.key->tp_max.src);
+    add_port_range(rule, offsetof(struct vnic_match, source_port), match.key->tp_min.src,
+                   match.key->tp_max.src);
   }
   if (match.mask->tp_min.dst != 0) {
-    add_range(rule, offsetof(struct vnic_match, destination_port), match.key->tp_min.dst,
-              match.key->tp_max.dst);
+    add_port_range(rule, offsetof(struct vnic_match, destination_port), match.key->tp_min.dst,
+                   match.key->tp_max.dst);
   }
 }
 

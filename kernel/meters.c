@@ -4,10 +4,10 @@
 
 #define RED 4 /* Of the colors that are dropped. */
 
-#define REFUSE(flow, what)                                                      \
-  ({                                                                            \
+#define REFUSE(flow, what)                                                       \
+  ({                                                                             \
     NL_SET_ERR_MSG_MOD((flow)->common.extack, "The card does not police " what); \
-    -EOPNOTSUPP;                                                                \
+    -EOPNOTSUPP;                                                                 \
   })
 
 /* What exceeds is dropped, the rest goes on: a bucket of RFC 2697 without excess. */
@@ -26,8 +26,8 @@ static int translate(const struct flow_cls_offload* flow, const struct flow_acti
   meter->algorithm = VNIC_METER_SINGLE_RATE;
   meter->drops = RED;
   meter->counts_packets = entry->police.rate_bytes_ps == 0;
-  meter->committed_rate = meter->counts_packets ? entry->police.rate_pkt_ps
-                                                : entry->police.rate_bytes_ps;
+  meter->committed_rate =
+      meter->counts_packets ? entry->police.rate_pkt_ps : entry->police.rate_bytes_ps;
   meter->committed_burst = meter->counts_packets ? entry->police.burst_pkt : entry->police.burst;
   return 0;
 }

@@ -93,8 +93,7 @@ check_ranges() { # of ports
   until_true '[[ $(($(received) - was)) == 15 ]]' || fail "$(received) after $was"
 }
 check_police() { # What exceeds is dropped; a policer that rules share; the next card polices on
-  tc actions add action police pkts_rate 1 pkts_burst 10 conform-exceed drop/pipe index 7 || fail "police"
-  rule $V0 protocol ip prio 1 flower skip_sw ip_proto udp dst_port 3000 action police index 7 action mirred egress redirect dev $V1 || fail "tc"
+  rule $V0 protocol ip prio 1 flower skip_sw ip_proto udp dst_port 3000 action police pkts_rate 1 pkts_burst 10 conform-exceed drop/pipe index 7 action mirred egress redirect dev $V1 || fail "tc"
   rule $V0 protocol ip prio 2 flower skip_sw ip_proto udp dst_port 3001 action police index 7 action mirred egress redirect dev $V1 || fail "tc"
   local was count
   for again in no yes; do
