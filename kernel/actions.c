@@ -133,6 +133,15 @@ static int set_tag(const struct flow_cls_offload* flow, const struct flow_action
   return error;
 }
 
+static int police(const struct flow_cls_offload* flow, struct nic_card* card,
+                  const struct flow_action_entry* entry, struct vnic_rule* rule) {
+  int meter;
+
+  if (rule->action_count == VNIC_ACTIONS_MAX) return refuse(flow);
+  meter = nic_meter_get(card, flow, entry);
+  return meter < 0 ? meter : add_value(flow, rule, VNIC_ACTION_METER, meter);
+}
+
 static int translate(const struct flow_cls_offload* flow, struct nic_card* card, u16 group,
                      const struct flow_action_entry* entry, struct vnic_rule* rule) {
   switch (entry->id) {
@@ -154,6 +163,8 @@ static int translate(const struct flow_cls_offload* flow, struct nic_card* card,
       return set_tag(flow, entry, false, rule);
     case FLOW_ACTION_VLAN_POP:
       return add_value(flow, rule, VNIC_ACTION_POP_VLAN, 0);
+    case FLOW_ACTION_POLICE:
+      return police(flow, card, entry, rule);
     default:
       return refuse(flow);
   }

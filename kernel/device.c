@@ -16,9 +16,7 @@ static_assert(sizeof(struct vnic_match) == 64 && sizeof(struct vnic_descriptor) 
 
 static struct nic_card* the_card; /* One for each machine. */
 
-static u64 region_bytes(u32 rules) {
-  return PAGE_ALIGN(vnic_region_bytes(rules));
-}
+static u64 region_bytes(u32 rules) { return PAGE_ALIGN(vnic_region_bytes(rules)); }
 
 static int device_open(struct inode* inode, struct file* file) {
   int error = 0;
@@ -209,6 +207,12 @@ static struct nic_card* card_create(void) {
     return ERR_PTR(-ENOMEM);
   }
   card = devlink_priv(devlink);
+  card->meters = vzalloc(VNIC_METERS_MAX * sizeof *card->meters);
+  if (!card->meters) {
+    devlink_free(devlink);
+    platform_device_unregister(parent);
+    return ERR_PTR(-ENOMEM);
+  }
   card->device = parent;
   card->devlink = devlink;
   init_waitqueue_head(&card->doorbell);
@@ -232,6 +236,7 @@ static void card_destroy(struct nic_card* card) {
   nic_rules_replay(card); /* Without a card: frees what is dying. */
   vfree(card->region);
   vfree(card->buffers);
+  vfree(card->meters);
   ida_destroy(&card->ids);
   devlink_free(card->devlink);
   platform_device_unregister(parent);

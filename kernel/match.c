@@ -18,7 +18,7 @@
 
 static const u32 known_keys = KEY(CONTROL) | KEY(BASIC) | KEY(ETH_ADDRS) | KEY(VLAN) |
                               KEY(IPV4_ADDRS) | KEY(IPV6_ADDRS) | KEY(IP) | KEY(PORTS) | KEY(TCP) |
-                              KEY(ICMP) | KEY(META);
+                              KEY(ICMP) | KEY(META) | KEY(PORTS_RANGE);
 
 #define REFUSE(flow, what)                                                      \
   ({                                                                            \
@@ -117,6 +117,32 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
   return 0;
 }
 
+static void add_port_range(struct vnic_rule* rule, size_t at, __be16 low, __be16 high) {
+  struct vnic_range* range = &rule->more.ranges[rule->more.range_count++];
+
+  rule->has_more = 1;
+  range->at = at;
+  range->size = sizeof low;
+  memset(range->mask, 0xff, sizeof low);
+  memcpy(range->low, &low, sizeof low);
+  memcpy(range->high, &high, sizeof high);
+}
+
+static void translate_port_ranges(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  struct flow_match_ports_range match;
+
+  if (!has(flow, FLOW_DISSECTOR_KEY_PORTS_RANGE)) return;
+  flow_rule_match_ports_range(flow->rule, &match);
+  if (match.mask->tp_min.src != 0) {
+    add_port_range(rule, offsetof(struct vnic_match, source_port), match.key->tp_min.src,
+                   match.key->tp_max.src);
+  }
+  if (match.mask->tp_min.dst != 0) {
+    add_port_range(rule, offsetof(struct vnic_match, destination_port), match.key->tp_min.dst,
+                   match.key->tp_max.dst);
+  }
+}
+
 static int translate_transport(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
   if (has(flow, FLOW_DISSECTOR_KEY_PORTS)) {
     struct flow_match_ports match;
@@ -125,6 +151,7 @@ static int translate_transport(const struct flow_cls_offload* flow, struct vnic_
     TAKE(rule, source_port, match, src);
     TAKE(rule, destination_port, match, dst);
   }
+  translate_port_ranges(flow, rule);
   if (has(flow, FLOW_DISSECTOR_KEY_TCP)) {
     struct flow_match_tcp match;
 

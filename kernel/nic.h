@@ -47,6 +47,13 @@ struct nic_rule {
   struct vnic_command command;
 };
 
+/* A policer of tc, which rules may share: tc names it by an index. */
+struct nic_meter {
+  u32 index;
+  u32 users;
+  struct vnic_meter wanted;
+};
+
 struct nic_chain {
   u32 index;
   u32 users;
@@ -70,6 +77,7 @@ struct nic_card {
   struct list_head dying; /* Rules that the card may still have. */
   struct ida ids;
   struct nic_chain chains[NIC_GROUPS]; /* By the card's group. */
+  struct nic_meter* meters;            /* By the card's number. */
   struct delayed_work catch_up;
   struct nic_port* ports[VNIC_PORTS_MAX];
 };
@@ -101,6 +109,12 @@ int nic_translate_match(const struct nic_port* port, const struct flow_cls_offlo
 /* `group`: the card's for the chain to which the rule goes, if it does. */
 int nic_translate_actions(struct nic_card* card, const struct flow_cls_offload* flow, u16 group,
                           struct vnic_rule* rule);
+
+/* meters.c; the lock is held. Both count the users of a policer. */
+int nic_meter_get(struct nic_card* card, const struct flow_cls_offload* flow,
+                  const struct flow_action_entry* entry);
+void nic_meters_put(struct nic_card* card, const struct vnic_rule* rule);
+int nic_meters_replay(struct nic_card* card);
 
 /* devlink.c */
 extern const struct devlink_ops nic_devlink_ops;

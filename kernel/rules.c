@@ -41,6 +41,7 @@ static void free_rule(struct nic_card* card, struct nic_rule* rule) {
   for (i = 0; i < ARRAY_SIZE(rule->groups); ++i) {
     if (rule->groups[i] != 0) --card->chains[rule->groups[i]].users;
   }
+  nic_meters_put(card, &rule->command.rule);
   if (rule->command.rule.id != NO_ID) ida_free(&card->ids, rule->command.rule.id);
   kfree(rule);
 }
@@ -123,6 +124,10 @@ static int add(struct nic_port* port, const struct flow_cls_offload* flow, struc
   if (!error) {
     hash_add(card->rules, &rule->node, rule->cookie ^ port->index);
     return 0;
+  }
+  if (error == -EINVAL) { /* It checks what stands together: a policer before a drop, say. */
+    NL_SET_ERR_MSG_MOD(flow->common.extack, "The card does not do this");
+    error = -EOPNOTSUPP;
   }
   if (error == -ETIMEDOUT) NL_SET_ERR_MSG_MOD(flow->common.extack, "The card does not answer");
   if (error == -ENODEV) NL_SET_ERR_MSG_MOD(flow->common.extack, "No card is attached");
@@ -239,6 +244,7 @@ bool nic_rules_replay(struct nic_card* card) {
     list_del(&rule->dying);
     free_rule(card, rule);
   }
+  if (READ_ONCE(card->is_attached) && is_silent(nic_meters_replay(card))) return false;
   hash_for_each(card->rules, bucket, rule, node) {
     int error;
 

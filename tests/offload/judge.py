@@ -9,6 +9,7 @@ import tempfile
 import action_checks
 import end_checks
 import flow_checks
+import load_checks
 import port_checks
 from setup import DPDK, SetUp, run, skip_without
 
@@ -30,6 +31,8 @@ CHECKS = {check.__name__: (check, settings) for check, *settings in (
     [port_checks.mac_and_link_are_the_switchs],
     [port_checks.ports_get_other_queues_and_mtus, f"dpdk-extra={DPDK.format(512)}", "per-port-memory=true"],
     [port_checks.ports_are_plugged_again],
+    [load_checks.full_card_leaves_the_rest_to_software, "max-idle=3000"],
+    [load_checks.new_flows_without_pause, "n-offload-threads=4"],
     [end_checks.next_card_gets_all_rules],
     [end_checks.next_vswitchd_connects],
 )}
@@ -42,7 +45,9 @@ def main():
     for name in sys.argv[2:] or CHECKS:
         check, settings = CHECKS[name]
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["XDG_RUNTIME_DIR"] = folder
+            os.environ["XDG_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = folder
+            if check is load_checks.full_card_leaves_the_rest_to_software:
+                load_checks.small_card()
             failed += run(SetUp(build), [check], settings)
     return failed
 

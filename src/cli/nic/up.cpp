@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/nic/commands.h"
 #include "service/control.h"
-#include "service/keeper.h"
+#include "service/keeper/keeper.h"
 #include "service/launch.h"
 
 namespace verbatim::cli::nic {

@@ -26,6 +26,7 @@ Result<std::unique_ptr<AttachedDriver>> AttachedDriver::map(UniqueFd file, std::
                                                             std::uint16_t ports) {
   void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) return refuse_errno("mapping a driver's rings");
+  madvise(at, bytes, MADV_DONTFORK);  // The keeper's process would keep its file open.
   return std::unique_ptr<AttachedDriver>(
       new AttachedDriver(std::move(file), static_cast<vnic_region*>(at), bytes, ports));
 }

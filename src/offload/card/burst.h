@@ -3,11 +3,14 @@
 #include <array>
 #include <cstddef>
 
-#include "offload/card/card.h"
+#include "offload/card/tap.h"
+#include "offload/switch/frames/edited_frame.h"
+#include "offload/switch/switch.h"
 
 namespace verbatim::offload {
 
-struct Card::Burst {
+/// Frames that one turn takes from a port together.
+struct Burst {
   std::array<std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax>, Switch::kBatch> rooms;
   MutableByteSpan room(std::size_t i) {
     return MutableByteSpan(rooms[i]).subspan(EditedFrame::kHeadroom);

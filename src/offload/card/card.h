@@ -13,14 +13,16 @@
 #include "offload/card/attached_driver.h"
 #include "offload/card/kernel_device.h"
 #include "offload/card/tap.h"
-#include "offload/switch/edited_frame.h"
+#include "offload/switch/frames/edited_frame.h"
 #include "offload/switch/meter.h"
 #include "offload/switch/switch.h"
 #include "service/clients.h"
-#include "service/keeper.h"
+#include "service/keeper/keeper.h"
 #include "service/loop.h"
 
 namespace verbatim::offload {
+
+struct Burst;
 
 struct CardOptions {
   std::string prefix = "nic";  // Of the interfaces: nicup, nicvf0...
@@ -52,9 +54,6 @@ class Card final : private service::Source {
     bool is_ready = true;  // It may have frames.
     vnic_port_counters counters{};
   };
-  /// Frames that one turn takes from a port together.
-  struct Burst;
-
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
   Result<Tap> open_tap(const std::string& name, std::vector<service::Kept>& kept);

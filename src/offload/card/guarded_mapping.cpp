@@ -63,6 +63,7 @@ Result<GuardedMapping> GuardedMapping::map(int fd, std::uint64_t offset, std::ui
   void* const at =
       mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return refuse_errno("mmap");
+  madvise(at, length, MADV_DONTFORK);  // The keeper's process would keep its file open.
   guards[slot].was_cut.store(false);
   guards[slot].end.store(reinterpret_cast<std::uintptr_t>(at) + length);
   guards[slot].begin.store(reinterpret_cast<std::uintptr_t>(at));

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/os/unique_fd.h"
-#include "offload/switch/segmentation.h"
+#include "offload/switch/frames/segmentation.h"
 
 namespace verbatim::offload {
 

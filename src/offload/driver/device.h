@@ -16,10 +16,10 @@
 #include <rte_flow_driver.h>
 #include <rte_mtr_driver.h>
 
-#include "offload/driver/ageing.h"
+#include "offload/driver/book/ageing.h"
+#include "offload/driver/book/meter_book.h"
+#include "offload/driver/book/rule_book.h"
 #include "offload/driver/connection.h"
-#include "offload/driver/meter_book.h"
-#include "offload/driver/rule_book.h"
 
 /// A rule, as DPDK's programs hold it.
 struct rte_flow : verbatim::offload::driver::HeldRule {};

@@ -6,11 +6,11 @@
 #include <rte_flow_driver.h>
 #include <unistd.h>
 
-#include "offload/driver/actions.h"
 #include "offload/driver/age_alarm.h"
 #include "offload/driver/device.h"
-#include "offload/driver/match.h"
 #include "offload/driver/tunnels.h"
+#include "offload/driver/words/actions.h"
+#include "offload/driver/words/match.h"
 #include "offload/ring/rule_text.h"
 
 namespace verbatim::offload::driver {

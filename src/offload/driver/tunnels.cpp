@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "offload/driver/actions.h"
+#include "offload/driver/words/actions.h"
 
 namespace verbatim::offload::driver {
 namespace {

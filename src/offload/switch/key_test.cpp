@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "offload/switch/frames_test_util.h"
+#include "offload/switch/frames/frames_test_util.h"
 #include "sim/random.h"
 
 namespace verbatim::offload {

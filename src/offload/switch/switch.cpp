@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "offload/switch/tunnel.h"
+#include "offload/switch/frames/tunnel.h"
 #include "wire/net/frame.h"
 
 namespace verbatim::offload {

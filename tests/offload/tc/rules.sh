@@ -66,7 +66,8 @@ check_refusals() { # in words, and nothing is left
   done <<LINES
 protocol arp prio 1 flower skip_sw arp_tip 10.0.0.1 action drop|The card does not match
 protocol ip prio 1 flower skip_sw ip_flags nofirstfrag action drop|The card does not match
-protocol ip prio 1 flower skip_sw ip_proto tcp dst_port 10-20 action drop|The card does not match
+protocol ip prio 1 flower skip_sw ip_proto udp action police rate 1mbit burst 9k conform-exceed pipe/pipe action mirred egress redirect dev $V1|The card does not police
+protocol ip prio 1 flower skip_sw ip_proto udp action police rate 1mbit burst 9k conform-exceed drop/pipe action drop|The card does not do
 protocol ipv6 prio 1 flower skip_sw ip_proto icmpv6 type 128 action drop|The card does not match
 protocol ip prio 1 flower skip_sw action mirred egress redirect dev lo|The interface is not
 protocol ip prio 1 flower skip_sw action pedit ex munge ip tos set 8 pipe action mirred egress redirect dev $V1|The card does not do
@@ -74,6 +75,36 @@ protocol ip prio 1 flower skip_sw action skbedit mark 1 pipe action mirred egres
 LINES
   rule $V0 protocol ip prio 1 flower ip_flags nofirstfrag action drop || fail "without skip_sw it is software's"
   tc filter show dev $V0 ingress | grep -q not_in_hw || fail "not_in_hw"
+  [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
+}
+send_udp() { # send_udp COUNT FIRST_PORT [STEP]: datagrams from n0 to n1
+  ns n0 python3 -c "import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range($1): s.sendto(bytes(972), ('10.9.0.2', $2 + i * ${3:-0}))"
+}
+received() { ns n1 awk '/^Udp:/ { if (names) print $3; names = 1 }' /proc/net/snmp; } # UDP to no port.
+check_ranges() { # of ports
+  rule $V0 protocol ip prio 1 flower skip_sw ip_proto udp dst_port 3010-3019 action mirred egress redirect dev $V1 || fail "tc"
+  rule $V0 protocol ip prio 2 flower skip_sw ip_proto udp src_port 1-65535 dst_port 3030-3034 action mirred egress redirect dev $V1 || fail "tc"
+  local was
+  was=$(received)
+  send_udp 50 3000 1
+  until_true '[[ $(packets $V0 1) == 10 && $(packets $V0 2) == 5 ]]' || fail "$(tc -s filter show dev $V0 ingress)"
+  until_true '[[ $(($(received) - was)) == 15 ]]' || fail "$(received) after $was"
+}
+check_police() { # What exceeds is dropped; a policer that rules share; the next card polices on
+  rule $V0 protocol ip prio 1 flower skip_sw ip_proto udp dst_port 3000 action police pkts_rate 1 pkts_burst 10 conform-exceed drop/pipe index 7 action mirred egress redirect dev $V1 || fail "tc"
+  rule $V0 protocol ip prio 2 flower skip_sw ip_proto udp dst_port 3001 action police index 7 action mirred egress redirect dev $V1 || fail "tc"
+  local was count
+  for again in no yes; do
+    was=$(received)
+    send_udp 30 3000 && send_udp 30 3001
+    until_true '[[ $(packets $V0 2) -ge 30 ]]' || fail "$(tc -s filter show dev $V0 ingress)"
+    count=$(($(received) - was))
+    ((count >= 10 && count <= 25)) || fail "$count of 60 passed"
+    [[ $again == yes ]] || { kill -9 "$card"; wait "$card"; card_start; until_true '[[ $(rules) == 2 ]]' || fail "rules"; }
+  done
+  tc filter del dev $V0 ingress
   [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
 }
 check_full() { # A full table says so; there is room again when a rule goes.

@@ -1,4 +1,4 @@
-#include "offload/driver/tunnel_header.h"
+#include "offload/driver/words/tunnel_header.h"
 
 #include <cstddef>
 

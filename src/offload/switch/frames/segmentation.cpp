@@ -1,4 +1,4 @@
-#include "offload/switch/segmentation.h"
+#include "offload/switch/frames/segmentation.h"
 
 #include <algorithm>
 #include <cstring>

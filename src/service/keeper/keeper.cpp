@@ -1,4 +1,4 @@
-#include "service/keeper.h"
+#include "service/keeper/keeper.h"
 
 #include <algorithm>
 #include <array>

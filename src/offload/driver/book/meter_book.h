@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "offload/driver/rule_ids.h"
+#include "offload/driver/book/rule_ids.h"
 #include "offload/ring/layout.h"
 
 namespace verbatim::offload::driver {

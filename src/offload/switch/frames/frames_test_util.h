@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "offload/switch/segmentation.h"
+#include "offload/switch/frames/segmentation.h"
 
 /// Frames for tests.
 namespace verbatim::offload {

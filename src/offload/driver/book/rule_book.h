@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "offload/driver/rule_ids.h"
+#include "offload/driver/book/rule_ids.h"
 #include "offload/ring/layout.h"
 
 namespace verbatim::offload::driver {

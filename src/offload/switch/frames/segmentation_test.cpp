@@ -1,11 +1,11 @@
-#include "offload/switch/segmentation.h"
+#include "offload/switch/frames/segmentation.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include <gtest/gtest.h>
 
-#include "offload/switch/frames_test_util.h"
+#include "offload/switch/frames/frames_test_util.h"
 #include "offload/switch/key.h"
 
 namespace verbatim::offload {

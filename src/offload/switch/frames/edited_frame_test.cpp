@@ -1,11 +1,11 @@
-#include "offload/switch/edited_frame.h"
+#include "offload/switch/frames/edited_frame.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include <gtest/gtest.h>
 
-#include "offload/switch/frames_test_util.h"
+#include "offload/switch/frames/frames_test_util.h"
 #include "offload/switch/key.h"
 #include "sim/random.h"
 #include "wire/crc32c.h"

@@ -1,4 +1,4 @@
-#include "offload/driver/rule_book.h"
+#include "offload/driver/book/rule_book.h"
 
 #include <cerrno>
 #include <cstring>

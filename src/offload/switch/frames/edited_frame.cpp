@@ -1,4 +1,4 @@
-#include "offload/switch/edited_frame.h"
+#include "offload/switch/frames/edited_frame.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <netinet/in.h>
 
-#include "offload/switch/tunnel.h"
+#include "offload/switch/frames/tunnel.h"
 #include "wire/crc32c.h"
 #include "wire/net/frame.h"
 #include "wire/net/ip.h"

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "offload/switch/frames/segmentation.h"
 #include "offload/switch/rule.h"
-#include "offload/switch/segmentation.h"
 
 namespace verbatim::offload {
 

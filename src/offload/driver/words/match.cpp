@@ -1,4 +1,4 @@
-#include "offload/driver/match.h"
+#include "offload/driver/words/match.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <netinet/in.h>
 #include <rte_byteorder.h>
 
-#include "offload/driver/actions.h"
-#include "offload/driver/taker.h"
+#include "offload/driver/words/actions.h"
+#include "offload/driver/words/taker.h"
 
 namespace verbatim::offload::driver {
 namespace {

@@ -1,11 +1,11 @@
-#include "offload/switch/tunnel.h"
+#include "offload/switch/frames/tunnel.h"
 
 #include <algorithm>
 
 #include <netinet/in.h>
 
+#include "offload/switch/frames/segmentation.h"
 #include "offload/switch/key.h"
-#include "offload/switch/segmentation.h"
 #include "wire/net/frame.h"
 #include "wire/net/ip.h"
 

@@ -1,4 +1,4 @@
-#include "offload/driver/ageing.h"
+#include "offload/driver/book/ageing.h"
 
 #include <array>
 #include <map>

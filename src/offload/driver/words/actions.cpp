@@ -1,4 +1,4 @@
-#include "offload/driver/actions.h"
+#include "offload/driver/words/actions.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include <rte_byteorder.h>
 
-#include "offload/driver/tunnel_header.h"
+#include "offload/driver/words/tunnel_header.h"
 
 namespace verbatim::offload::driver {
 namespace {
