@@ -1,9 +1,11 @@
 #include "dropin/view/redirect.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace verbatim::view {
 namespace {
@@ -55,6 +57,25 @@ TEST(Redirect, AStorageTargetsFilesAreInItsFolder) {
   EXPECT_FALSE(Redirected("/etc/nvmet/new", kRoot).is_of_view()) << "programs may make files there";
   EXPECT_TRUE(Redirected("/dev/infiniband/new", kRoot).is_of_view());
   unsetenv("VERBATIM_TARGET");
+}
+
+TEST(Redirect, LoginsFilesAreInTheirDaemonsFolderWhileItRuns) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("verbatim-view." + std::to_string(getpid()));
+  setenv("VERBATIM_INITIATOR", folder.c_str(), 1);
+  EXPECT_EQ(redirect("/sys/class/nvme"), "/run/view/sys/class/nvme") << "it does not run";
+  EXPECT_EQ(redirect("/dev/nvme0"), "/dev/nvme0");
+  std::filesystem::create_directories(folder / "dev/nvme0");
+  EXPECT_EQ(redirect("/sys/class/nvme/nvme0/state"),
+            folder.string() + "/sys/class/nvme/nvme0/state");
+  EXPECT_EQ(redirect("/sys/class/scsi_host/"), folder.string() + "/sys/class/scsi_host/");
+  EXPECT_EQ(redirect("/dev/nvme0"), folder.string() + "/dev/nvme0");
+  EXPECT_EQ(redirect("/dev/nvme1"), "/dev/nvme1") << "the machine's own stays";
+  EXPECT_EQ(redirect("/dev/nvme-fabrics"), "/run/view/dev/nvme-fabrics");
+  EXPECT_EQ(redirect("/sys/class/infiniband_srp/x"), "/run/view/sys/class/infiniband_srp/x");
+  EXPECT_TRUE(Redirected("/sys/class/nvme/new", kRoot).is_of_view());
+  std::filesystem::remove_all(folder);
+  unsetenv("VERBATIM_INITIATOR");
 }
 
 TEST(Redirect, ResolvedPathsLoseTheRoot) {

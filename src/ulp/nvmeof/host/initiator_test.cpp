@@ -17,8 +17,11 @@ class Bench {
   std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
 
  public:
-  Bench()
-      : engine({.subsystem = "nqn.2026-01.test:s", .host = "nqn.2026-01.test:h", .entries = 4},
+  explicit Bench(bool has_disk = true)
+      : engine({.subsystem = "nqn.2026-01.test:s",
+                .host = "nqn.2026-01.test:h",
+                .entries = 4,
+                .has_disk = has_disk},
                {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
     engine.begin(0, out_);
     printed();
@@ -71,6 +74,12 @@ class Bench {
   std::string on_time(TimeNs time) {
     now = time;
     engine.on_time(now, out_);
+    return printed();
+  }
+
+  std::string pass(AdminOpcode opcode, std::uint32_t bytes) {
+    const storage::PeerMemory data{{memory_.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}};
+    if (!engine.pass({.opcode = opcode}, data, now, out_)) return "busy";
     return printed();
   }
 
@@ -196,6 +205,32 @@ TEST(NvmeHost, LogsOut) {
   storage::InitiatorOutput out;
   bench.engine.log_out(0, out);
   EXPECT_EQ(bench.admin(0), "end, end");
+}
+
+TEST(NvmeHost, WithoutADiskCommandsOfTheUsersArePassed) {
+  Bench bench(false);
+  bench.admin(7);     // Connect
+  bench.admin(0x7f);  // CAP of a discovery controller
+  bench.admin(0);
+  bench.admin(1);
+  EXPECT_EQ(bench.pass(AdminOpcode::get_log_page, 512), "busy") << "not logged in";
+  EXPECT_EQ(bench.admin(0), "") << "no I/O queue";
+  ASSERT_NE(bench.engine.facts(), nullptr);
+  EXPECT_EQ(bench.engine.controller_id(), 7);
+  EXPECT_EQ(bench.pass(AdminOpcode::get_log_page, 512), "02 512 bytes key 78");
+  EXPECT_EQ(bench.pass(AdminOpcode::identify, 0), "busy") << "one at a time";
+  EXPECT_FALSE(bench.engine.take_answer());
+  bench.in({.result = 9, .command = CommandId{3}, .status = Status::invalid_log_page});
+  const auto answer = bench.engine.take_answer();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->result, 9u);
+  EXPECT_EQ(answer->status, Status::invalid_log_page);
+  EXPECT_FALSE(bench.engine.take_answer()) << "once";
+  EXPECT_FALSE(bench.engine.was_refused()) << "the login was not";
+  EXPECT_EQ(bench.pass(AdminOpcode::identify, 0), "06");
+  EXPECT_EQ(bench.on_time(10 * kSecond), "18");
+  bench.in({.command = CommandId{2}});
+  EXPECT_EQ(bench.on_time(31 * kSecond), "the target does not answer an admin command within 30 s");
 }
 
 }  // namespace

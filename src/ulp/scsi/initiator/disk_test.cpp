@@ -1,6 +1,7 @@
 #include "ulp/scsi/initiator/disk.h"
 
 #include <cerrno>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -34,6 +35,23 @@ TEST(ScsiDisk, RequestsAreCommandsOf16Bytes) {
             "93000000000000000001000000010000 512");
   EXPECT_EQ(hex({.kind = Kind::write_zeroes, .bytes = 512, .may_discard = true}),
             "93080000000000000000000000010000 512");
+}
+
+TEST(ScsiDisk, UnitsOfATargetAreListed) {
+  DiskProbe probe = DiskProbe::of_units();
+  ASSERT_TRUE(probe.command());
+  EXPECT_EQ(hex_of(probe.command()->cdb), "a0000000000000000808000000000000");
+  std::vector<std::byte> list(8 + 3 * 8 + 8, std::byte{0xff});
+  const std::uint16_t units[] = {0, 5, 0x4101};  // Of a peripheral device twice, and flat.
+  store_be(list.data(), std::uint32_t{3 * 8});
+  for (std::size_t i = 0; i < std::size(units); ++i) store_be(&list[8 + 8 * i], units[i]);
+  probe.on_answer(Status::good, {}, list);
+  ASSERT_NE(probe.facts(), nullptr);
+  EXPECT_FALSE(probe.command());
+  EXPECT_EQ(probe.facts()->units, (std::vector<std::uint16_t>{0, 5, 0x101}));
+  DiskProbe refused = DiskProbe::of_units();
+  refused.on_answer(Status::good, {}, ByteSpan(list).first(7));
+  EXPECT_NE(refused.failure(), nullptr);
 }
 
 TEST(ScsiDisk, ErrorsAreErrnoValues) {
