@@ -18,7 +18,7 @@ BOUNDS = (
     ("{} pieces of the driver's memory", "src/offload/card/guarded_mapping.h", "kMappingsMax = "),
     ("queues of {} buffers a port", "src/offload/ring/layout.h", "VNIC_SLOTS "),
     ("{} connections, one driver", "src/offload/card/card.cpp", "kClientsMax = "),
-    ("at most {} bytes. Tests: `offload_switch.Switch.RefusesHalfATunnel`", "src/offload/switch/tunnel.h",
+    ("at most {} bytes. Tests: `offload_switch.Switch.RefusesHalfATunnel`", "src/offload/switch/frames/tunnel.h",
      "kTunnelHeaderMax = "),
     ("keep {} neighbours", "src/ulp/ipoib/neighbours.h", "kNeighboursMax = "),
     ("with {} and 16 packets that wait", "src/ulp/ipoib/neighbours.h", "kWaiting = "),
