@@ -12,21 +12,21 @@ PORT = 20049
 GIT = "git -c safe.directory=* -c user.name=a -c user.email=a@b"
 # A repository that is made, cloned, checked, changed and pushed to.
 GIT_WORK = f"""set -ex
-rm -rf /tmp/repo && mkdir /tmp/repo && cp -r {ROOT}/src/base {ROOT}/docs/guide /tmp/repo && cd /tmp/repo
+rm -rf /tmp/repo && mkdir /tmp/repo && cp -r {ROOT}/docs/guide /tmp/repo && cd /tmp/repo
 {GIT} init -q -b main && {GIT} add -A && {GIT} commit -qm one
 {GIT} clone -q /tmp/repo /mnt/clone && cd /mnt/clone
 {GIT} fsck --full && test -z "$({GIT} status --porcelain)" && diff -r --exclude .git /tmp/repo /mnt/clone
-{GIT} clone -q --bare /mnt/clone /mnt/bare.git && echo changed >>base/README.md && {GIT} commit -qam two
+{GIT} clone -q --bare /mnt/clone /mnt/bare.git && echo changed >>guide/README.md && {GIT} commit -qam two
 {GIT} push -q /mnt/bare.git main && test "$({GIT} -C /mnt/bare.git rev-parse main)" = "$({GIT} rev-parse HEAD)"
 """
 # Sources, objects, an archive and a program are on the mount, and it runs from there.
 COMPILE = r"""set -ex
 mkdir /mnt/program && cd /mnt/program
-for i in 1 2 3 4 5 6; do echo "int f$i(int x) { return x + $i; }" >f$i.c; done
-printf '#include <stdio.h>\nint f1(int),f2(int),f3(int),f4(int),f5(int),f6(int);\n'\
-'int main(void) { printf("%%d\\n", f1(f2(f3(f4(f5(f6(0))))))); return 0; }\n' >main.c
-printf 'sum: main.o all.a\n\tcc -o $@ $^\nall.a: f1.o f2.o f3.o f4.o f5.o f6.o\n\tar rcs $@ $^\n' >Makefile
-make -s -j2 CC=cc && test "$(./sum)" = 21 && touch f3.c && make -s && test "$(./sum)" = 21
+for i in 1 2 3; do echo "int f$i(int x) { return x + $i; }" >f$i.c; done
+printf '#include <stdio.h>\nint f1(int),f2(int),f3(int);\n'\
+'int main(void) { printf("%%d\\n", f1(f2(f3(0)))); return 0; }\n' >main.c
+printf 'sum: main.o all.a\n\tcc -o $@ $^\nall.a: f1.o f2.o f3.o\n\tar rcs $@ $^\n' >Makefile
+make -s -j2 CC=cc && test "$(./sum)" = 6 && touch f3.c && make -s && test "$(./sum)" = 6
 """
 
 

@@ -18,8 +18,8 @@ NODE, PORT, CLIENT_PORT = "host", 20049, 12050
 PROTOCOLS = {"rxe": "roce", "siw": "iwarp"}
 PLACE = ("--node", NODE, "--address", peer.OUR_ADDRESS, "--address", peer.OUR_ADDRESS_6)
 VERSIONS = ("4.2", "4.1", "4.0")
-FIO = ("fio --name=f --directory=/mnt --size=32M --rw=randwrite --verify=crc32c --direct=1 --ioengine=libaio "
-       "--iodepth=8 --bs={}")
+FIO = ("fio --name=f --directory=/mnt --size={1} --rw=randwrite --verify=crc32c --direct=1 --ioengine=libaio "
+       "--iodepth=8 --bs={0}")
 # What Linux's NFS server needs of a system. Without versions 2 and 3 it needs no rpcbind.
 KERNEL_SERVER = """
 mkdir -p /srv /var/lib/nfs/v4recovery /var/lib/nfs/rpc_pipefs /run/rpcbind && mount -t tmpfs tmpfs /srv &&
@@ -115,7 +115,7 @@ def serves_version_3(guest, gateways):
         guest.run(f"mount.nfs {peer.OUR_ADDRESS}:/srv /mnt -o {way},{options} && grep vers=3 /proc/mounts")
         guest.run("cmp /mnt/data/file /srv/data/file && cp /srv/data/file /mnt/data/copy3 && ls -l /mnt/data && sync && "
                   "ln -s file /mnt/data/link && [ $(readlink /mnt/data/link) = file ] && rm /mnt/data/link", 200)
-        guest.run(f"{FIO.format('64k').replace('/mnt', '/mnt/data').replace('32M', '8M')}", 200)
+        guest.run(FIO.format("64k", "8M").replace("/mnt", "/mnt/data"), 200)
         guest.run("umount /mnt && cmp /srv/data/copy3 /srv/data/file && rm /srv/data/copy3")
         print(f"passed: version 3 by {way}", flush=True)
     gateways.serve_again()
@@ -123,8 +123,8 @@ def serves_version_3(guest, gateways):
 
 def verifies_writes(guest, _):
     mount(guest, "4.2")
-    for size in ("4k", "64k", "1m"):
-        guest.run(FIO.format(size), 300)
+    for size, bytes_ in (("4k", "8M"), ("64k", "32M"), ("1m", "32M")):
+        guest.run(FIO.format(size, bytes_), 300)
     guest.run("umount /mnt")
 
 
@@ -132,7 +132,7 @@ def goes_on_after_a_kill(guest, gateways):
     """The client sends again what the gateway, and then the server, have not answered."""
     for kill in ("gateway", "server"):
         mount(guest, "4.2")
-        load = guest.start(f"{FIO.format('64k')} --time_based --runtime=6 --verify_fatal=1")
+        load = guest.start(f"{FIO.format('64k', '32M')} --time_based --runtime=6 --verify_fatal=1")
         wait_until(lambda: load.output() or load.status() is not None, 60, "the load")
         gateways.kill(kill)
         if kill == "gateway":
@@ -172,7 +172,7 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--stack", default="rxe", choices=peer.STACKS, help="Linux's")
     parser.add_argument("--files", type=int, default=1000, help="how many files are made")
-    parser.add_argument("--megabytes", type=int, default=256, help="how long the long file is")
+    parser.add_argument("--megabytes", type=int, default=64, help="how long the long file is")
     parser.add_argument("--only", help="parts, separated by commas")
     options = parser.parse_args()
     only = options.only.split(",") if options.only else None

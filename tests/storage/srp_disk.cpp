@@ -89,7 +89,9 @@ class Disk final : public service::Source {
       if (failure.is_final) give_up(failure.words, kExitRefused);
       fmt::print("{}\n", failure.words);
     }
-    if (const auto* const failure = session_->failure()) fmt::print("{}\n", failure->words);
+    const auto* const failure = session_->failure();
+    const std::string words = failure != nullptr ? failure->words : end.words;
+    if (!words.empty()) fmt::print("{}\n", words);
     std::fflush(stdout);
     is_done_ = is_leaving_;
     if (!is_done_) begins_at_ = now + kPause;
