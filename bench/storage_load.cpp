@@ -197,6 +197,8 @@ void load(Client& client, std::uint32_t depth, std::uint32_t bytes, double secon
   std::mt19937_64 random(1);
   const auto ask = [&](Ask& one) {
     one.offset = random() % places * bytes;
+    one.begun = 0;
+    one.is_answered = false;
     client.disk().ask(one, client.now());
   };
   for (std::uint32_t i = 0; i < depth; ++i) {

@@ -173,6 +173,7 @@ complete -c verbatim -n __verbatim_is_in_disk -x -l name -d 'Its name in the lis
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l socket -d 'Where users connect'
 complete -c verbatim -n __verbatim_is_in_disk -x -l initiator -d 'Who we are: an IQN or NQN'
 complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret of CHAP'
+complete -c verbatim -n __verbatim_is_in_disk -x -l sessions -a '1 2 4' -d 'How many, a thread each'
 complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
 complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
 complete -c verbatim -n '__verbatim_is_in_group disk down' -x -l name -d 'One disk alone'

@@ -15,7 +15,10 @@ INITIATOR, STRANGER = "iqn.2026-01.test:i1", "iqn.2026-01.test:i2"
 SECRETS = {"userid": "bob", "password": "secretofbob12", "userid_mutual": "tgt", "password_mutual": "secretoftgt12"}
 SECONDS = 60
 # What Debian's iscsi-test-cu finds in a target's session; the blocks' commands are tested beside the code.
-CONFORMANCE = ("iSCSIcmdsn", "iSCSIResiduals", "iSCSITMF", "TestUnitReady", "ReadCapacity16", "Write16")
+CONFORMANCE = ("iSCSIcmdsn", "iSCSIResiduals", "iSCSITMF", "TestUnitReady", "ReadCapacity16", "Write16",
+               "CompareAndWrite", "ExtendedCopy", "PrinReadKeys", "PrinReportCapabilities", "PrinServiceactionRange",
+               "ProutClear", "ProutPreempt", "ProutRegister", "ProutReserve", "Reserve6.Simple", "Reserve6.2Initiators")
+DISK_BYTES = 32 << 20
 
 
 class Bench:
@@ -36,8 +39,8 @@ class Bench:
             raise Failure(f"verbatim target {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def up(self, *words):
-        self.verbatim("up", "--node", "a", "--address", self.testbed.address("a"), "--iscsi", IQN, "--ram", "32M",
+    def up(self, *words, disk=("--ram", "32M")):
+        self.verbatim("up", "--node", "a", "--address", self.testbed.address("a"), "--iscsi", IQN, *disk,
                       "--iscsi-listen", self.place, *words)
 
     def down(self):
@@ -96,6 +99,26 @@ def is_a_disk_over_both(bench):
     bench.down()
 
 
+def serves_a_file(bench):
+    """Through the page cache and past it: what is written is in the file."""
+    path = f"{bench.testbed.folder}/disk"
+    with open(path, "wb") as file:
+        file.truncate(DISK_BYTES)
+    for fill, how in enumerate(((), ("--direct",)), 1):
+        bench.up("--allow-any-initiator", disk=("--file", path, *how))
+        url = bench.url(bench.carriers()[-1])
+        bench.expect("qemu-io", "-f", "raw", "-c", f"write -P {fill} 0 8M", "-c", f"write -P {fill + 8} 512 1024",
+                     "-c", "discard 4M 1M", "-c", f"write -f -P {fill} 20M 512", url)
+        bench.expect("qemu-io", "-f", "raw", "-c", f"read -P {fill} 0 512", "-c", f"read -P {fill + 8} 512 1024", "-c",
+                     f"read -P {fill} 1536 1M", "-c", "read -P 0 4M 1M", "-c", "read -P 0 24M 1M", url)
+        bench.wait_until_empty()
+        bench.down()
+        with open(path, "rb") as file:
+            content = file.read()
+        if len(content) != DISK_BYTES or content[600] != fill + 8 or content[20 << 20] != fill or content[5 << 20] != fill:
+            raise Failure(f"the file has other bytes {how}")
+
+
 def answers_libiscsis_suite(bench):
     bench.up("--allow-any-initiator")
     for suite in CONFORMANCE if bench.has_tcp() else ():
@@ -140,7 +163,7 @@ def main():
     with Testbed(options) as testbed:
         bench = Bench(testbed, options.protocol)
         try:
-            for part in (is_a_disk_over_both, answers_libiscsis_suite, admits_whom_it_names, asks_for_secrets):
+            for part in (is_a_disk_over_both, serves_a_file, answers_libiscsis_suite, admits_whom_it_names, asks_for_secrets):
                 part(bench)
                 print(f"passed: {part.__name__}", flush=True)
         finally:

@@ -42,7 +42,7 @@ struct Form {
   NodeChoice node;
   HostChoice host;
   std::string url, initiator, auth, name, socket;
-  std::optional<int> patience;
+  std::optional<int> patience, sessions;
   bool is_read_only = false;
   bool json = false;  // Of `show`.
 };
@@ -96,6 +96,7 @@ std::vector<std::string> words_of(const Form& form, const std::string& plugin,
   add("initiator", form.initiator);
   add("auth", form.auth);
   if (form.patience) add("patience", fmt::to_string(*form.patience));
+  if (form.sessions) add("sessions", fmt::to_string(*form.sessions));
   return words;
 }
 
@@ -153,8 +154,13 @@ void add_options(CLI::App& command, Form& form) {
                   "Who we are: an IQN or NQN; default: this machine's")
       ->type_name("NAME");
   command
-      .add_option("--auth", form.auth, "CHAP: userid and password, each with its value in a line")
+      .add_option("--auth", form.auth,
+                  "CHAP: userid and password, each with its value in a line; userid_mutual, "
+                  "password_mutual")
       ->type_name("FILE");
+  command
+      .add_option("--sessions", form.sessions, "How many, each in a thread; default: 1. Not SRP")
+      ->type_name("NUMBER");
   command
       .add_option("--patience", form.patience, "How long a lost target is waited for; default: 120")
       ->type_name("SECONDS");

@@ -1,7 +1,5 @@
 #include "ulp/backstore/file_buffers.h"
 
-#include "ulp/backstore/file_store.h"
-
 namespace verbatim::ulp::backstore {
 
 Result<std::unique_ptr<FileBuffers>> FileBuffers::create(const rdma::Device& device) {
@@ -28,13 +26,6 @@ void FileBuffers::give_back(std::vector<Slice>& loan) {
     (is_small ? small_ : large_).give_back({&slice, 1});
   }
   loan.clear();
-}
-
-std::size_t FileBuffers::reap() {
-  return queue_->reap([](void* user, std::int64_t result) {
-    auto& request = *static_cast<FileStore::Request*>(user);
-    request.store->on_end(request, result);
-  });
 }
 
 }  // namespace verbatim::ulp::backstore

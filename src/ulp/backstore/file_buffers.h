@@ -40,8 +40,6 @@ class FileBuffers {
   std::deque<Waiting> waiting;
 
   DiskQueue& queue() { return *queue_; }
-  /// What has ended goes on, or is answered. Returns how many operations have ended.
-  std::size_t reap();
 
  private:
   rdma::BufferPool small_, large_;

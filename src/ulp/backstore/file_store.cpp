@@ -71,8 +71,15 @@ FileStore::~FileStore() {
   for (Request& request : requests_) request.to = nullptr;
   while (free_.size() < requests_.size()) {
     buffers_.queue().wait();
-    buffers_.reap();
+    reap_all(buffers_);
   }
+}
+
+std::size_t FileStore::reap_all(FileBuffers& buffers) {
+  return buffers.queue().reap([](void* user, std::int64_t result) {
+    auto& request = *static_cast<Request*>(user);
+    request.store->on_end(request, result);
+  });
 }
 
 FileStore::Request& FileStore::begin(Request::Kind kind, Tag tag, Answers& to) {

@@ -39,10 +39,12 @@ class FileStore final : public Store {
   void flush(const storage::Flush& request, Answers& to) override;
   void clear(const storage::Clear& request, Answers& to) override;
   int descriptor() const override { return buffers_.queue().descriptor(); }
-  std::size_t reap() override { return buffers_.reap(); }
+  std::size_t reap() override { return reap_all(buffers_); }
+  /// Of all stores that share the buffers: what has ended goes on, or is answered. Returns how many
+  /// operations have ended.
+  static std::size_t reap_all(FileBuffers& buffers);
 
  private:
-  friend class FileBuffers;
   /// A request from its first operation to its answer.
   struct Request {
     FileStore* store = nullptr;

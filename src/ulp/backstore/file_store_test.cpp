@@ -49,7 +49,7 @@ class FileStoreTest : public testing::TestWithParam<Make> {
   StoreStatus ended() {
     for (const int before = answered.count; answered.count == before;) {
       buffers->queue().wait();
-      buffers->reap();
+      FileStore::reap_all(*buffers);
     }
     return answered.last;
   }
@@ -206,7 +206,7 @@ class FailingDisk : public testing::Test {
   }
   void end(std::int64_t result, std::size_t index = 0) {
     queue->end(index, result);
-    buffers->reap();
+    FileStore::reap_all(*buffers);
   }
   std::vector<std::byte> memory = std::vector<std::byte>(4096);
   Slice slice{memory.data(), 4096};

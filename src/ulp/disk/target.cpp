@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -34,6 +35,11 @@ struct Scheme {
   Result<Begin> (*begin)(const Url& url, const Identity& identity);  // Null: SRP's, a line.
 };
 
+void random_bytes(MutableByteSpan out) {
+  std::random_device random;
+  for (std::byte& byte : out) byte = static_cast<std::byte>(random());
+}
+
 Result<Begin> begin_iser(const Url& url, const Identity& identity) {
   constexpr std::uint32_t kLunMax = 16383;
   if (!iscsi::is_iscsi_name(url.name))
@@ -43,6 +49,8 @@ Result<Begin> begin_iser(const Url& url, const Identity& identity) {
   const iser::Initiator::Settings settings{.login = {.initiator = identity.iqn,
                                                      .target = url.name,
                                                      .credentials = identity.credentials,
+                                                     .target_proves = identity.target_proves,
+                                                     .random = random_bytes,
                                                      .isid = identity.session},
                                            .lun = static_cast<std::uint16_t>(url.unit)};
   return [settings](const OwnSide& own) {

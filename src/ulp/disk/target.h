@@ -19,6 +19,7 @@ struct Identity {
   std::string nqn;                      // NVMe: /etc/nvme/hostnqn.
   std::array<std::byte, 16> host_id{};  // NVMe.
   std::uint64_t session = 0;            // iSCSI's ISID: of this process.
+  iscsi::Credentials target_proves{};   // Mutual CHAP. Empty: none.
   iscsi::Credentials credentials{};     // CHAP. Empty: none.
 };
 /// What the system says, else made of the machine's id and the user's number, so that it stays.

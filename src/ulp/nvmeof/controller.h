@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/time.h"
-#include "ulp/nvmeof/notices.h"
+#include "ulp/nvmeof/notices/notices.h"
 #include "ulp/nvmeof/subsystem.h"
 #include "ulp/nvmeof/wire/connect.h"
 

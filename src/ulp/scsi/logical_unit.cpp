@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/assert.h"
-#include "ulp/scsi/copy/extended_copy.h"
 #include "ulp/scsi/data/inquiry.h"
 #include "ulp/scsi/data/mode_pages.h"
 #include "ulp/scsi/data/reports.h"

@@ -18,7 +18,7 @@ class DataWriter;
 
 /// A unit as initiators see it. Keeps what outlives their sessions and concerns several of them:
 /// unit attentions, reservations, locks of COMPARE AND WRITE, which tasks a reset has ended.
-class LogicalUnit {
+class LogicalUnit final : private ReservedUnit {
  public:
   /// Parameters and data that are no blocks: as much memory as a command may need for them.
   static constexpr std::uint32_t kMemoryBytes = 8192;
@@ -34,9 +34,10 @@ class LogicalUnit {
   const Identity& identity() const { return identity_; }
   const UnitSettings& settings() const { return settings_; }
   Reservations& reservations() { return *reservations_; }
+  Reservations::Nexus nexus_of(NexusId nexus) { return {this, nexus}; }
   /// Whether another initiator's reservation forbids the command.
   bool is_reserved(NexusId nexus, Operation operation) {
-    return reservations_->conflicts({this, nexus}, operation);
+    return reservations_->conflicts(nexus_of(nexus), operation);
   }
   SenseFormat sense_format() const;
 
@@ -68,13 +69,14 @@ class LogicalUnit {
   bool is_condemned(NexusId nexus, const Begun& begun) const {
     return begun.unit != resets_ || begun.nexus != aborts_of(nexus);
   }
-  void abort_tasks(NexusId of);
+  void abort_tasks(NexusId of) override;
   /// LOGICAL UNIT RESET, CLEAR TASK SET. It is complete when no condemned task is left.
   void reset(NexusId by);
   void clear_tasks(NexusId by);
   std::uint32_t condemned() const { return condemned_; }
 
  private:
+  void tell(NexusId nexus, Attention what) override { attentions_.tell(nexus, what); }
   Plan plan_of(const Cdb& cdb, const Command& command, MutableByteSpan reply);
   Plan plan_data(const Cdb& cdb, const Command& command, MutableByteSpan reply);
   std::optional<Sense> write_data(const Cdb& cdb, const Command& command, DataWriter& out);
@@ -82,6 +84,8 @@ class LogicalUnit {
   Plan plan_write_same(const Cdb& cdb, const Command& command);
   Plan plan_compare_and_write(const Cdb& cdb, const Command& command);
   Plan plan_parameters(const Cdb& cdb, const Command& command);
+  Step plan_copy(const Command& command, ByteSpan parameters);  // copy/extended_copy.cpp
+  static void write_copy_limits(DataWriter& out);
   Step unmap(const Cdb& cdb, ByteSpan parameters) const;
   std::optional<Sense> refused_range(const Cdb& cdb, std::uint32_t blocks_max) const;
   std::optional<Sense> refused_flags(const Cdb& cdb) const;

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "ulp/scsi/copy/extended_copy.h"
 #include "ulp/scsi/data/mode_pages.h"
 #include "ulp/scsi/logical_unit.h"
 
@@ -146,7 +145,7 @@ Plan LogicalUnit::with_parameters(const Command& command, ByteSpan parameters) {
                           -std::int64_t{command.data_in_bytes}};
   if (cdb->operation() == Operation::unmap) return {unmap(*cdb, parameters), residual};
   if (cdb->operation() == Operation::extended_copy)
-    return {plan_copy(*this, command, parameters), residual};
+    return {plan_copy(command, parameters), residual};
   if (cdb->operation() == Operation::persistent_reserve_out)
     return {reservations_->change({this, command.nexus}, *cdb, parameters), residual};
   if (const auto sense = refused_mode_parameters(*cdb, settings_, sense_format(), parameters))

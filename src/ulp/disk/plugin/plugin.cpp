@@ -3,6 +3,7 @@
 //   nbdkit verbatim iser://10.0.0.1/iqn.2026-01.com.example:disk/0
 #include <algorithm>
 #include <cctype>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #define NBDKIT_API_VERSION 2
 #include <fcntl.h>
@@ -30,7 +32,9 @@ struct Plugin {
   UniqueFd output;     // There.
   Identity identity = own_identity();
   DiskSettings settings;
-  std::unique_ptr<DiskThread> disk;
+  int sessions = 1;
+  std::vector<std::unique_ptr<DiskThread>> disks;  // A session and a thread each.
+  std::atomic<std::size_t> turn = 0;
 };
 std::unique_ptr<Plugin> plugin_state;
 
@@ -39,20 +43,26 @@ int fail(const std::string& text) {
   return -1;
 }
 
-/// CHAP: "userid NAME" and "password SECRET", as LIO's files are named.
+/// CHAP: "userid NAME" and "password SECRET", as LIO's files are named; with "_mutual" those of the
+/// target.
 int read_auth(const char* path) {
   std::ifstream file(path);
   if (!file) return fail(fmt::format("auth={}: {}", path, std::strerror(errno)));
+  Identity& self = plugin_state->identity;
+  const std::pair<std::string_view, std::string*> known[] = {
+      {"userid", &self.credentials.user},
+      {"password", &self.credentials.secret},
+      {"userid_mutual", &self.target_proves.user},
+      {"password_mutual", &self.target_proves.secret}};
   for (std::string key, value; file >> key && std::getline(file >> std::ws, value);) {
-    if (key == "userid") {
-      plugin_state->identity.credentials.user = value;
-    } else if (key == "password") {
-      plugin_state->identity.credentials.secret = value;
-    } else {
-      return fail(fmt::format("auth={}: '{}': userid and password are expected", path, key));
-    }
+    const auto place = std::ranges::find(known, key, [](const auto& one) { return one.first; });
+    if (place == std::end(known))
+      return fail(fmt::format(
+          "auth={}: '{}': userid, password, userid_mutual and password_mutual are known", path,
+          key));
+    *place->second = value;
   }
-  if (plugin_state->identity.credentials.empty())
+  if (self.credentials.empty())
     return fail(
         fmt::format("auth={}: no userid and password, each with its value in a line", path));
   return 0;
@@ -63,6 +73,14 @@ int set_patience(const char* value) {
   if (nbdkit_parse_int("patience", value, &seconds) != 0) return -1;
   if (seconds < 0) return fail("patience: seconds are not negative");
   plugin_state->settings.patience = seconds * kSecond;
+  return 0;
+}
+
+int set_sessions(const char* value) {
+  int& sessions = plugin_state->sessions;
+  if (nbdkit_parse_int("sessions", value, &sessions) != 0) return -1;
+  constexpr int kMost = 16;
+  if (sessions < 1 || sessions > kMost) return fail("sessions: 1 to 16");
   return 0;
 }
 
@@ -83,9 +101,10 @@ int config(const char* key, const char* value) {
     return plugin_state->identity.iqn = plugin_state->identity.nqn = value, 0;
   if (name == "auth") return read_auth(value);
   if (name == "patience") return set_patience(value);
+  if (name == "sessions") return set_sessions(value);
   if (name == "name") return plugin_state->settings.name = value, 0;
   if (name == "socket") return set_socket(value);
-  return fail(fmt::format("'{}' is not known: url, initiator, auth, patience", name));
+  return fail(fmt::format("'{}' is not known: url, initiator, auth, patience, sessions", name));
 }
 
 /// RFC 3986: what is not plain in a path is written as %20.
@@ -104,6 +123,8 @@ int config_complete() {
   if (plugin_state->url.empty()) return fail("which disk? Say url=iser://HOST/IQN/LUN");
   auto target = parse_target(plugin_state->url, plugin_state->identity);
   if (!target) return fail(target.error().text);
+  if (plugin_state->sessions > 1 && plugin_state->url.starts_with("srp"))
+    return fail("sessions: an SRP target ends the older one of an initiator's two");
   plugin_state->settings.url = plugin_state->url;
   if (!plugin_state->socket.empty())
     plugin_state->settings.uri = "nbd+unix:///?socket=" + in_uri(plugin_state->socket);
@@ -113,9 +134,17 @@ int config_complete() {
 
 /// Threads do not survive the fork into the background.
 int after_fork() {
-  auto disk = DiskThread::start(plugin_state->settings);
-  if (!disk) return fail(disk.error().text);
-  plugin_state->disk = std::move(*disk);
+  for (int i = 0; i < plugin_state->sessions; ++i) {
+    DiskSettings settings = plugin_state->settings;
+    if (i > 0) {  // Another session of the same initiator; the first one is shown.
+      ++plugin_state->identity.session;
+      settings.target = *parse_target(plugin_state->url, plugin_state->identity);
+      settings.name.clear();
+    }
+    auto disk = DiskThread::start(std::move(settings));
+    if (!disk) return fail(disk.error().text);
+    plugin_state->disks.push_back(std::move(*disk));
+  }
   if (plugin_state->output) {
     dprintf(plugin_state->output.get(), "%s\n", plugin_state->settings.uri.c_str());
     plugin_state->output.reset();
@@ -124,11 +153,11 @@ int after_fork() {
 }
 
 void cleanup() {
-  plugin_state->disk.reset();
+  plugin_state->disks.clear();
   if (!plugin_state->socket.empty()) unlink(plugin_state->socket.c_str());
 }
 
-const storage::DiskFacts& facts() { return plugin_state->disk->facts(); }
+const storage::DiskFacts& facts() { return plugin_state->disks.front()->facts(); }
 
 void* open_disk(int) { return NBDKIT_HANDLE_NOT_NEEDED; }
 std::int64_t get_size(void*) { return static_cast<std::int64_t>(facts().bytes); }
@@ -146,7 +175,7 @@ int can_flush(void*) { return 1; }
 int can_fua(void*) { return facts().can_write_stable ? NBDKIT_FUA_NATIVE : NBDKIT_FUA_EMULATE; }
 int can_trim(void*) { return facts().can_discard ? 1 : 0; }
 int can_zero(void*) { return facts().can_write_zeroes ? 1 : 0; }
-/// One session serves all connections, so a flush is a flush of all.
+/// A flush is one of the disk, whichever session has written.
 int can_multi_conn(void*) { return 1; }
 
 int done(int error) {
@@ -160,10 +189,11 @@ int ask(Ask& ask, std::uint32_t flags) {
   const bool is_stable = (flags & NBDKIT_FLAG_FUA) != 0;
   ask.is_stable = is_write && is_stable;
   ask.may_discard = (flags & NBDKIT_FLAG_MAY_TRIM) != 0;
-  int error = plugin_state->disk->ask(ask);
+  DiskThread& disk = *plugin_state->disks[plugin_state->turn++ % plugin_state->disks.size()];
+  int error = disk.ask(ask);
   if (error == 0 && is_stable && !is_write) {
     Ask flush{.kind = Ask::Kind::flush};
-    error = plugin_state->disk->ask(flush);
+    error = disk.ask(flush);
   }
   return done(error);
 }
@@ -204,7 +234,9 @@ constexpr const char* kHelp =
     "[url=]URL            (required) iser://HOST[:PORT]/IQN/LUN or\n"
     "                     nvme://HOST[:PORT]/NQN/NSID\n"
     "initiator=NAME       our IQN or NQN (default: this machine's)\n"
-    "auth=FILE            CHAP: userid and password, each with its value in a line\n"
+    "auth=FILE            CHAP: userid and password, each with its value in a line;\n"
+    "                     userid_mutual and password_mutual: the target's\n"
+    "sessions=N           how many, in a thread each (default: 1)\n"
     "patience=SECONDS     how long a lost target is waited for (default: 120)";
 
 nbdkit_plugin make_plugin() {

@@ -23,14 +23,17 @@ class Bench {
   std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
 
  public:
-  explicit Bench(iscsi::Credentials credentials = {})
-      : engine({.login = {.initiator = "iqn.2026-01.test:i1",
-                          .target = "iqn.2026-01.test:t1",
-                          .credentials = std::move(credentials),
-                          .isid = 0x800000420000},
-                .lun = 2,
-                .commands = 4},
-               {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
+  explicit Bench(iscsi::Credentials credentials = {}, iscsi::Credentials target_proves = {})
+      : engine(
+            {.login = {.initiator = "iqn.2026-01.test:i1",
+                       .target = "iqn.2026-01.test:t1",
+                       .credentials = std::move(credentials),
+                       .target_proves = std::move(target_proves),
+                       .random = [](MutableByteSpan out) { std::ranges::fill(out, std::byte{9}); },
+                       .isid = 0x800000420000},
+             .lun = 2,
+             .commands = 4},
+            {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
     engine.begin(0, out_);
     EXPECT_EQ(out_.connect.size(), 1u);
     EXPECT_EQ(std::to_integer<unsigned>(out_.connect[0].private_data[0]), 0xc0u);
@@ -176,6 +179,31 @@ TEST(IserInitiator, ProvesWhoItIs) {
   Bench unneeded({"bob", "secretofbob12"});
   EXPECT_EQ(unneeded.answer_login(0x81, {"AuthMethod=None\0", 16}).substr(0, 20),
             "4387 1 InitialR2T=No");
+}
+
+/// Mutual CHAP: what a target answers to our challenge, and what comes of it.
+TEST(IserInitiator, TheTargetProvesWhoItIs) {
+  const auto after = [](std::string_view text, std::string_view challenge = "CHAP_C=0x0102") {
+    Bench bench({"bob", "secretofbob12"}, {"tgt", "secretoftgt12"});
+    bench.answer_login(0x00, {"AuthMethod=CHAP\0", 16});
+    const std::string proof =
+        bench.answer_login(0x00, iscsi::text_of({"CHAP_A=5", "CHAP_I=7", challenge}));
+    EXPECT_TRUE(proof.ends_with("CHAP_I=9 CHAP_C=0x09090909090909090909090909090909")) << proof;
+    return bench.answer_login(0x81, text);
+  };
+  const std::vector<std::byte> ours(16, std::byte{9});
+  const auto right = iscsi::hex_text(iscsi::chap_response(std::byte{9}, "secretoftgt12", ours));
+  const auto wrong = iscsi::hex_text(iscsi::chap_response(std::byte{9}, "another", ours));
+  EXPECT_EQ(after(iscsi::text_of({"CHAP_N=tgt", "CHAP_R=" + right})).substr(0, 20),
+            "4387 1 InitialR2T=No");
+  EXPECT_EQ(after(iscsi::text_of({"CHAP_N=tgt", "CHAP_R=" + wrong})),
+            "CHAP_R of target 'tgt' is wrong: it has another secret");
+  EXPECT_EQ(after(iscsi::text_of({"CHAP_N=eve", "CHAP_R=" + right})),
+            "the target is CHAP_N=eve: we know tgt");
+  EXPECT_EQ(after({}), "the target is CHAP_N=: we know tgt");
+  Bench none({"bob", "secretofbob12"}, {"tgt", "secretoftgt12"});
+  EXPECT_EQ(none.answer_login(0x81, {"AuthMethod=None\0", 16}),
+            "the target wants no CHAP: it must prove who it is");
 }
 
 TEST(IserInitiator, RefusedLoginsSayWhy) {

@@ -137,7 +137,9 @@ std::optional<InitiatorLogin::Request> InitiatorLogin::on_keys(const ResponseHea
     return fail(
         fmt::format("the target answers in stage {}: we are in {}", raw(stage), raw(stage_)));
   if (stage == Stage::operational && !take_parameters(keys)) return std::nullopt;
-  if ((response.flags & iscsi::kFinal) != 0) return on_transit(response);
+  const bool is_over = (response.flags & iscsi::kFinal) != 0;
+  if (stage == Stage::security && is_over && !is_trusted(keys)) return std::nullopt;
+  if (is_over) return on_transit(response);
   if (stage == Stage::security) return on_security(keys);
   return request(true, {});
 }
@@ -156,7 +158,8 @@ std::optional<InitiatorLogin::Request> InitiatorLogin::on_transit(const Response
 std::optional<InitiatorLogin::Request> InitiatorLogin::on_security(Keys keys) {
   if (!value_of(keys, "CHAP_C").empty()) return prove(keys);
   const std::string_view method = value_of(keys, "AuthMethod");
-  if (method == "None") return request(true, {});
+  if (method == "None" && is_trusted(keys)) return request(true, {});
+  if (failure_) return std::nullopt;
   if (method != "CHAP")
     return fail(fmt::format("the target wants AuthMethod={}: we have CHAP", method));
   std::string text;
@@ -177,7 +180,28 @@ std::optional<InitiatorLogin::Request> InitiatorLogin::prove(Keys keys) {
   add_key(text, "CHAP_R",
           iscsi::hex_text(iscsi::chap_response(static_cast<std::byte>(*identifier),
                                                settings_.credentials.secret, *challenge)));
+  if (settings_.target_proves.empty()) return request(true, std::move(text));
+  constexpr std::size_t kChallengeBytes = 16;
+  challenge_.resize(kChallengeBytes);
+  settings_.random(challenge_);
+  settings_.random({&identifier_, 1});
+  add_key(text, "CHAP_I", fmt::to_string(std::to_integer<unsigned>(identifier_)));
+  add_key(text, "CHAP_C", iscsi::hex_text(challenge_));
   return request(true, std::move(text));
+}
+
+bool InitiatorLogin::is_trusted(Keys keys) {
+  const iscsi::Credentials& wanted = settings_.target_proves;
+  if (wanted.empty()) return true;
+  if (challenge_.empty()) return fail("the target wants no CHAP: it must prove who it is"), false;
+  const std::string_view user = value_of(keys, "CHAP_N");
+  if (user != wanted.user)
+    return fail(fmt::format("the target is CHAP_N={}: we know {}", user, wanted.user)), false;
+  const auto response = iscsi::parse_binary(value_of(keys, "CHAP_R"));
+  const auto right = iscsi::chap_response(identifier_, wanted.secret, challenge_);
+  if (!response || !std::ranges::equal(*response, right))
+    return fail(fmt::format("CHAP_R of target '{}' is wrong: it has another secret", user)), false;
+  return true;
 }
 
 /// An answer is within what we have offered, or the login fails.

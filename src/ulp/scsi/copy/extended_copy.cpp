@@ -1,5 +1,3 @@
-#include "ulp/scsi/copy/extended_copy.h"
-
 #include <algorithm>
 #include <array>
 
@@ -7,6 +5,8 @@
 #include "ulp/scsi/data/inquiry.h"
 #include "ulp/scsi/logical_unit.h"
 
+/// EXTENDED COPY (LID1) with one segment, from blocks to blocks, between units that the initiator
+/// sees (SPC-4, 6.4 and 6.18).
 namespace verbatim::ulp::scsi {
 namespace {
 
@@ -63,7 +63,7 @@ Step plan_segment(LogicalUnit& from, LogicalUnit& to, NexusId nexus, ByteSpan se
 
 /// Header: list id 1, priority 1, bytes of target descriptors 2, reserved 4, bytes of segment
 /// descriptors 4, of inline data 4.
-Step plan_copy(LogicalUnit& unit, const Command& command, ByteSpan parameters) {
+Step LogicalUnit::plan_copy(const Command& command, ByteSpan parameters) {
   const Answer bad_length = refusal(illegal_request(SenseCode::parameter_list_length_error));
   if (parameters.size() < kHeader) return bad_length;
   const std::size_t targets = load_be<std::uint16_t>(&parameters[2]);
@@ -83,7 +83,7 @@ Step plan_copy(LogicalUnit& unit, const Command& command, ByteSpan parameters) {
     const ByteSpan descriptor = parameters.subspan(kHeader + i * kTargetBytes, kTargetBytes);
     if (descriptor[0] != kIdentification)
       return refusal(illegal_request(SenseCode::unsupported_target_type));
-    units[i] = find_unit(unit, command, descriptor);
+    units[i] = find_unit(*this, command, descriptor);
     if (units[i] == nullptr) return not_reachable();
   }
   if (segments == 0) return Answer{};
@@ -94,7 +94,7 @@ Step plan_copy(LogicalUnit& unit, const Command& command, ByteSpan parameters) {
   return plan_segment(*units[from], *units[to], command.nexus, segment);
 }
 
-void write_copy_limits(DataWriter& out) {
+void LogicalUnit::write_copy_limits(DataWriter& out) {
   out.put<std::uint32_t>(0);
   out.byte(1);  // SNLID: a list without an identifier.
   out.zeros(3);

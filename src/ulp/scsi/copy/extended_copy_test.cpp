@@ -1,5 +1,3 @@
-#include "ulp/scsi/copy/extended_copy.h"
-
 #include <gtest/gtest.h>
 
 #include "ulp/scsi/task_bench_for_test.h"
@@ -80,7 +78,7 @@ TEST_F(CopyTest, WhatIsWrongIsRefused) {
 
 TEST_F(CopyTest, AReservationOfAnotherHolds) {
   target.unit.on_login(NexusId{1}, {.name = "other"});
-  target.unit.reservations().reserve({&target.unit, NexusId{1}});
+  target.unit.reservations().reserve(target.unit.nexus_of(NexusId{1}));
   EXPECT_EQ(b.out("83000000000000000000000000500000", 80), "respond 1 18");
 }
 

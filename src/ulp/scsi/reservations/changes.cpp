@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "base/types.h"
-#include "ulp/scsi/logical_unit.h"
 #include "ulp/scsi/reservations/reservations.h"
 
 /// PERSISTENT RESERVE OUT (SPC-4, 5.13 and 6.16).

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/types.h"
-#include "ulp/scsi/logical_unit.h"
 
 namespace verbatim::ulp::scsi {
 namespace {
@@ -34,7 +33,7 @@ void Reservations::on_gone(const Nexus& nexus) {
   if (scsi_2_ == nexus) scsi_2_.reset();
 }
 
-void Reservations::on_gone(const LogicalUnit& unit) {
+void Reservations::on_gone(const ReservedUnit& unit) {
   std::erase_if(here_, [&](const Here& one) { return one.nexus.unit == &unit; });
   if (scsi_2_ && scsi_2_->unit == &unit) scsi_2_.reset();
 }
@@ -91,14 +90,14 @@ Answer Reservations::release(const Nexus& nexus) {
 
 void Reservations::tell(const InitiatorPort& port, Attention what) {
   for (const Here& one : here_)
-    if (one.port == port) one.nexus.unit->attentions().tell(one.nexus.id, what);
+    if (one.port == port) one.nexus.unit->tell(one.nexus.id, what);
 }
 
 void Reservations::tell_registrants_but(const Nexus* by, Attention what) {
   for (const Here& one : here_) {
     const bool is_told = by == nullptr || one.nexus != *by;
     if (is_told && registrant_of(one.port) < state_.registrants.size())
-      one.nexus.unit->attentions().tell(one.nexus.id, what);
+      one.nexus.unit->tell(one.nexus.id, what);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,7 +13,15 @@
 /// Who may use a unit: PERSISTENT RESERVE (SPC-4, 5.13), and RESERVE of SCSI-2.
 namespace verbatim::ulp::scsi {
 
-class LogicalUnit;
+/// A unit, as reservations know it.
+class ReservedUnit {
+ public:
+  virtual void tell(NexusId nexus, Attention what) = 0;
+  virtual void abort_tasks(NexusId of) = 0;
+
+ protected:
+  ~ReservedUnit() = default;
+};
 
 /// SPC-4, 6.16.3.4.
 enum class ReservationType : std::uint8_t {
@@ -45,7 +54,7 @@ class Reservations {
 
   /// Who asks: an initiator that is logged in at one of the units.
   struct Nexus {
-    LogicalUnit* unit = nullptr;
+    ReservedUnit* unit = nullptr;
     NexusId id{};
     friend bool operator==(const Nexus&, const Nexus&) = default;
   };
@@ -54,7 +63,7 @@ class Reservations {
     std::uint64_t key = 0;
     friend bool operator==(const Registrant&, const Registrant&) = default;
   };
-  /// What lasts: `store.h` of a target may keep it (APTPL), and bring it back.
+  /// What lasts: a `Keeper` may keep it (APTPL), and bring it back.
   struct State {
     std::vector<Registrant> registrants;
     ReservationType type = ReservationType::none;
@@ -70,7 +79,8 @@ class Reservations {
     ~Keeper() = default;
   };
 
-  void use(Keeper& keeper) { keeper_ = &keeper; }
+  void use(std::shared_ptr<Keeper> keeper) { keeper_ = std::move(keeper); }
+  bool has_keeper() const { return keeper_ != nullptr; }
   void restore(State state) { state_ = std::move(state), is_kept_ = true; }
   const State& state() const { return state_; }
 
@@ -78,7 +88,7 @@ class Reservations {
   /// RESERVE ends with the initiator's session.
   void on_gone(const Nexus& nexus);
   /// The unit is destroyed: its initiators have gone.
-  void on_gone(const LogicalUnit& unit);
+  void on_gone(const ReservedUnit& unit);
   /// RESERVE ends.
   void on_reset() { scsi_2_.reset(); }
 
@@ -124,7 +134,7 @@ class Reservations {
 
   State state_;
   bool is_kept_ = false;
-  Keeper* keeper_ = nullptr;
+  std::shared_ptr<Keeper> keeper_;  // Shared: a disk may be removed before its units are.
   std::vector<Here> here_;
   std::optional<Nexus> scsi_2_;
 };

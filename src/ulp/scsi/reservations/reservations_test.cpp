@@ -193,7 +193,7 @@ TEST_F(ReservationsTest, UnitsOfOneDiskShareThem) {
   {
     LogicalUnit other(storage::UnitId{1}, {}, captured(), shared);
     other.on_login(kFirst, {.name = "b"});
-    shared->reserve({&other, kFirst});
+    shared->reserve(other.nexus_of(kFirst));
     EXPECT_TRUE(one.is_reserved(kFirst, Operation::read));
     EXPECT_FALSE(other.is_reserved(kFirst, Operation::read));
   }

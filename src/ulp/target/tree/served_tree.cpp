@@ -41,6 +41,7 @@ Result<void> ServedTree::open(service::Loop& loop, const std::string& name) {
   const auto folder = service::folder_of({"target", name});
   if (!folder) return std::unexpected(folder.error());
   unsetenv("VERBATIM_TARGET");  // Started by a program that sees a tree, it would ask itself.
+  devices_.keep_in(kept_folder(name));
   return tree_.open(loop, *folder, kept_folder(name));
 }
 

@@ -108,7 +108,7 @@ Result<std::unique_ptr<backstore::Store>> TreeDevices::open_store(
     auto buffers = backstore::FileBuffers::create(device_);
     if (!buffers) return std::unexpected(buffers.error());
     const auto reap = [this](std::uint32_t, TimeNs now) {
-      buffers_->reap();
+      backstore::FileStore::reap_all(*buffers_);
       runner_.on_answers(now);
     };
     if (auto watched = loop_.watch((*buffers)->queue().descriptor(), EPOLLIN, reap); !watched)
@@ -157,9 +157,11 @@ void TreeDevices::close(const Node& directory) {
 }
 
 scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol, bool may_write) {
-  const Device* const found = find(device);
-  if (found == nullptr) return nullptr;
+  const auto at = devices_.find(device.path());
+  if (at == devices_.end()) return nullptr;
+  Device* const found = &at->second;
   auto identity = identity_of(device);
+  keep_reservations(*found, identity.serial);
   auto settings = settings_of(device, found->store->geometry(), may_write);
   Unit& unit = units_[{device.path(), protocol, may_write}];
   if (unit.unit != nullptr && (unit.identity != identity || unit.settings != settings))
@@ -169,6 +171,14 @@ scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol
         std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings, found->reservations),
         identity, settings};
   return unit.unit.get();
+}
+
+void TreeDevices::keep_reservations(Device& device, const std::string& serial) {
+  constexpr const char* kOfFiles = "0123456789abcdefABCDEF-";
+  if (device.reservations->has_keeper() || folder_.empty() || serial.empty() ||
+      serial.find_first_not_of(kOfFiles) != std::string::npos)
+    return;
+  KeptReservations::attach(folder_ + "/reservations/" + serial + ".json", *device.reservations);
 }
 
 void TreeDevices::collect() {

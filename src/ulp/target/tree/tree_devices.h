@@ -9,6 +9,7 @@
 #include "service/loop.h"
 #include "ulp/backstore/file_store.h"
 #include "ulp/scsi/logical_unit.h"
+#include "ulp/target/kept_reservations.h"
 #include "ulp/target/runner.h"
 #include "ulp/target/tree/tree_part.h"
 
@@ -27,6 +28,8 @@ class TreeDevices final : public TreePart, public service::Source {
     storage::UnitId unit{};
     std::shared_ptr<scsi::Reservations> reservations = std::make_shared<scsi::Reservations>();
   };
+  /// Where reservations are kept that outlive the process. Without it, none are.
+  void keep_in(std::string folder) { folder_ = std::move(folder); }
   /// Null: it has none.
   const Device* find(const target_tree::Node& directory) const;
   /// Errors of opening the file. Its answers come to the runner.
@@ -65,6 +68,8 @@ class TreeDevices final : public TreePart, public service::Source {
   bool has_unsubmitted() const {
     return buffers_ != nullptr && buffers_->queue().has_unsubmitted();
   }
+  /// By the serial number, once the device has one.
+  void keep_reservations(Device& device, const std::string& serial);
   int open(const target_tree::Node& device);
   int keep(const target_tree::Node& directory, Result<std::unique_ptr<backstore::Store>> store);
   /// Frees what no session uses any more.
@@ -73,6 +78,7 @@ class TreeDevices final : public TreePart, public service::Source {
   Runner& runner_;
   const rdma::Device& device_;
   service::Loop& loop_;
+  std::string folder_;
   std::unique_ptr<backstore::FileBuffers> buffers_;  // From the first file on.
   std::map<std::string, Device> devices_;            // By the directory's path.
   std::map<UnitKey, Unit> units_;

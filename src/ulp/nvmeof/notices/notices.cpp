@@ -1,4 +1,4 @@
-#include "ulp/nvmeof/notices.h"
+#include "ulp/nvmeof/notices/notices.h"
 
 #include "base/assert.h"
 
