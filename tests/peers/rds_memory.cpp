@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 namespace {
 
@@ -108,7 +109,13 @@ bool send(int fd, const sockaddr_in& to, const Request& request, int type, const
   cmsghdr* const header = CMSG_FIRSTHDR(&message);
   *header = {.cmsg_len = CMSG_LEN(sizeof control), .cmsg_level = kLevel, .cmsg_type = type};
   std::memcpy(CMSG_DATA(header), &control, sizeof control);
-  return sendmsg(fd, &message, 0) == static_cast<ssize_t>(sizeof request);
+  // Linux grants memory only while its connection is up: EAGAIN.
+  for (int tries = 0; tries < 6000; ++tries) {
+    const ssize_t sent = sendmsg(fd, &message, 0);
+    if (sent >= 0 || errno != EAGAIN) return sent == static_cast<ssize_t>(sizeof request);
+    usleep(10'000);
+  }
+  return false;
 }
 
 struct Received {
