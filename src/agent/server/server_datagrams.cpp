@@ -69,7 +69,8 @@ Server::Connection* Server::manager_in(std::uint32_t slot) {
 Server::Connection* Server::manager_of(const cm::Route& route, const SocketAddress& own) {
   if (route.slot) return manager_in(*route.slot);
   const bool is_named = fabric_ && !route.ends.empty();
-  const auto listener = ports_.find(route.service, is_named ? route.ends.destination : own);
+  auto listener = ports_.find(route.service, is_named ? route.ends.destination : own);
+  if (!listener && is_named) listener = ports_.find(route.service, own);
   return listener ? manager_in(static_cast<std::uint32_t>(listener->program)) : nullptr;
 }
 
