@@ -97,7 +97,9 @@ Kind take_over(int fd, int number) {
   // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
   for (const int twin : twins) {
-    if (verbatim_rdup3(number, twin, 0) == twin) set_kind(twin, Kind::rsocket);
+    leave_twins(twin);
+    const int flags = (fcntl(twin, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+    if (verbatim_rdup3(number, twin, flags) == twin) set_kind(twin, Kind::rsocket);
   }
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
@@ -278,18 +280,23 @@ bool settle_pending(int fd, int flags) {
 
 bool settle_at_any_rate(int fd) { return settle_or(fd, true); }
 
-bool advance(int fd, int late_ms) {
+bool advance(int number, int late_ms) {
+  const int fd = first_of(number);
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return true;
   if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
   restore_environment();
   const Kind now = kind == Kind::passive ? advance_passive(fd, late_ms) : advance_active(fd, kind);
+  if (now == Kind::other) {
+    for (const int twin : twins_of(fd)) leave_twins(twin), set_kind(twin, Kind::other);
+  }
   replace_kind(fd, Kind::converting, now);
   return now == Kind::rsocket || now == Kind::other;
 }
 
-int watch(int fd, std::vector<pollfd>& fds) {
+int watch(int number, std::vector<pollfd>& fds) {
+  const int fd = first_of(number);
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return 0;
   if (kind == Kind::converting) return kRetryMs;
