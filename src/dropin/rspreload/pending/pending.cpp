@@ -124,12 +124,29 @@ int connect_to(int fd, const Invitation& invitation) {
   return -1;
 }
 
+/// Tells the accepting side that a connection is there, before TCP's ends: so it waits for as long
+/// as its thread needs. The invitation is read, or the end would be a reset.
+void announce(int fd) {
+  Invitation ignored;
+  [[maybe_unused]] const ssize_t read = recv(fd, &ignored, sizeof ignored, MSG_DONTWAIT);
+  send(fd, &kMagic, sizeof kMagic, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool is_announced(int fd) {
+  std::uint32_t word = 0;
+  const ssize_t bytes = recv(fd, &word, sizeof word, MSG_PEEK | MSG_DONTWAIT);
+  return bytes == sizeof word && word == kMagic;
+}
+
 /// Takes over the rsocket if it is connected.
 Kind finish_active(int fd, int number) {
   pollfd state{.fd = number, .events = POLLOUT, .revents = 0};
   if (rpoll(&state, 1, 0) <= 0) return Kind::active;
   set_awaited(fd, {});
-  if (state.revents == POLLOUT) return take_over(fd, number);
+  if (state.revents == POLLOUT) {
+    announce(fd);
+    return take_over(fd, number);
+  }
   rclose(number);
   return abandon(fd);
 }
@@ -236,6 +253,7 @@ Kind advance_passive(int fd, int late_ms) {
   int number = accept_from(awaited_of(fd));
   const short state = number < 0 ? state_of(fd) : short{0};
   if (number < 0 && state == 0) return Kind::passive;
+  if (number < 0 && is_announced(fd)) return Kind::passive;
   const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   if (number < 0 && has_left && late_ms == 0) return Kind::passive;
   if (number < 0 && has_left) number = accept_late(awaited_of(fd), late_ms);
@@ -303,7 +321,9 @@ int watch(int number, std::vector<pollfd>& fds) {
   const Awaited own = awaited_of(fd);
   const bool connects = kind != Kind::passive && own.arrival >= 0;
   if (connects) fds.push_back({.fd = own.arrival, .events = POLLOUT, .revents = 0});
-  if (!connects) fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
+  const bool is_coming = !connects && within([fd] { return is_announced(fd); });
+  if (!connects && !is_coming)
+    fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
   if (kind != Kind::passive) return kLookAgainMs;
   for (const int coming : {own.arrival, own.beside}) {
     if (coming >= 0) fds.push_back({.fd = coming, .events = POLLIN, .revents = 0});
