@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Socket programs over rsockets on the direct path, beside TCP over loopback: iperf3 and redis-benchmark, unmodified.
-Each round runs all of them; prints medians, with the least and the greatest, and of the ratios of each round. Needs
-Debian's iperf3 and redis-tools."""
+"""Socket programs over rsockets and SDP on the direct path, beside TCP over loopback: iperf3 and redis-benchmark,
+unmodified. Each round runs all of them; prints medians, with the least and the greatest, and of the ratios of each round;
+and the processor time of both ends. Needs Debian's iperf3 and redis-tools."""
 
 import argparse
 import json
@@ -15,6 +15,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from testbed import Testbed, wait_until, listens  # noqa: E402 (found by the line above)
 
+REQUESTS = 100_000  # Of each kind.
+WAYS = {"rsockets": "rsockets", "sdp": "SDP", "tcp": "TCP over loopback"}
 REDIS = "/usr/bin/redis-check-rdb"  # In Debian the server is this program by another name.
 
 
@@ -24,34 +26,42 @@ class Place:
     def __init__(self, testbed, way):
         self.testbed = testbed
         self.way = way
+        self.seconds = 0.0  # Processor time of the programs that have ended.
 
     def words(self, node, argv):
         if self.way == "tcp":
             return argv
-        library = f"{self.testbed.build}/lib/rsocket/librspreload.so.1"
-        return [f"{self.testbed.build}/bin/verbatim", "run", *self.testbed.run_options(node), "--", "env",
-                f"LD_PRELOAD={library}", *argv]
+        return [f"{self.testbed.build}/bin/verbatim", "run", f"--{self.way}", *self.testbed.run_options(node), "--", *argv]
 
     def start_server(self, argv, port):
         server = subprocess.Popen(self.words("a", argv), env=self.testbed.environment(), stdout=subprocess.DEVNULL)
-        has_begun = (lambda: listens(server.pid, port)) if self.way == "tcp" else lambda: self.testbed.bound_ports("a")
-        wait_until(has_begun, 20, argv[0])
+        wait_until(lambda: listens(server.pid, port), 20, argv[0])
         return server
 
+    def end(self, process):
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.seconds += used.ru_utime + used.ru_stime
+
     def output(self, argv):
-        return subprocess.run(self.words("b", argv), env=self.testbed.environment(), capture_output=True, text=True,
-                              check=True, timeout=120).stdout
+        client = subprocess.Popen(self.words("b", argv), env=self.testbed.environment(), stdout=subprocess.PIPE, text=True)
+        text = client.stdout.read()
+        self.end(client)
+        if client.returncode != 0:
+            raise SystemExit(f"{argv[0]} over {self.way} ended with status {client.returncode}")
+        return text
 
 
 def iperf3(place, streams):
-    """Returns GB/s."""
+    """Returns GB/s, and the bytes in GB."""
     port = place.testbed.free_port()
     address = place.testbed.address("a")
     server = place.start_server(["iperf3", "-s", "-1", "-B", address, "-p", str(port)], port)
     words = ["iperf3", "-c", address, "-p", str(port), "-t", "2", "-P", str(streams), "-J"]
     answer = json.loads(place.output(words))
-    server.wait(20)
-    return answer["end"]["sum_received"]["bits_per_second"] / 8e9
+    place.end(server)
+    received = answer["end"]["sum_received"]
+    return received["bits_per_second"] / 8e9, received["bytes"] / 1e9
 
 
 def redis(place):
@@ -60,10 +70,10 @@ def redis(place):
     address = place.testbed.address("a")
     words = f"exec -a redis-server {REDIS} --bind {address} --port {port} --save '' --protected-mode no"
     server = place.start_server(["bash", "-c", words], port)
-    text = place.output(["redis-benchmark", "-h", address, "-p", str(port), "-n", "100000", "-c", "50",
+    text = place.output(["redis-benchmark", "-h", address, "-p", str(port), "-n", str(REQUESTS), "-c", "50",
                          "-t", "set,get", "-q", "--csv"])
     server.send_signal(signal.SIGTERM)
-    server.wait(20)
+    place.end(server)
     rows = [line.replace('"', "").split(",") for line in text.splitlines() if line.startswith(('"SET', '"GET'))]
     return {row[0]: float(row[1]) / 1000 for row in rows}
 
@@ -85,16 +95,20 @@ def main():
 
     with Testbed(options) as testbed:
         for _ in range(options.rounds):
-            for way in ("rsockets", "tcp"):
-                place = Place(testbed, way)
+            for way in WAYS:
                 for streams in (1, 8):
-                    note(f"`iperf3 -P {streams}`, GB/s", way, iperf3(place, streams))
+                    place = Place(testbed, way)
+                    rate, gigabytes = iperf3(place, streams)
+                    note(f"`iperf3 -P {streams}`, GB/s", way, rate)
+                    note(f"`iperf3 -P {streams}`, s of processor a GB", way, place.seconds / gigabytes)
+                place = Place(testbed, way)
                 for kind, rate in redis(place).items():
                     note(f"`redis-benchmark -c 50`, {kind}, thousands a second", way, rate)
-    print("| what | rsockets, direct | TCP over loopback | ratio |\n|---|---|---|---|")
+                note("`redis-benchmark -c 50`, us of processor a request", way, place.seconds / (2 * REQUESTS) * 1e6)
+    print("| what |", " | ".join(WAYS.values()), "| rsockets / TCP | SDP / TCP |\n|---|---|---|---|---|---|")
     for what, rates in found.items():
-        ratios = [ours / peers for ours, peers in zip(rates["rsockets"], rates["tcp"])]
-        print(f"| {what} | {text_of(rates['rsockets'])} | {text_of(rates['tcp'])} | {text_of(ratios)} |")
+        ratios = [[ours / peers for ours, peers in zip(rates[way], rates["tcp"])] for way in ("rsockets", "sdp")]
+        print("|", " | ".join([what, *(text_of(rates[way]) for way in WAYS), *map(text_of, ratios)]), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Servers that hand an accepted connection to another program, and their client; they know nothing of RDMA.
 `passing.py MODE server|client ADDRESS PORT`. MODE says how: `exec` (as standard input and output of a program that a
-child becomes), `message` (over a UNIX socket, to a program that runs already). A connection that was used cannot be
-passed."""
+child becomes), `message` (over a UNIX socket, to a program that runs already), `numbers`, `duplicates` (below). A
+connection that was used cannot be passed."""
 
 import errno
 import os
@@ -45,6 +45,26 @@ def take_messages(number):
             channel.send(b"x")
 
 
+def echo_by_numbers(connection):
+    """Each direction by a number of its own, and the first one is closed."""
+    numbers = [os.dup(connection.fileno()), os.dup(connection.fileno())]
+    connection.close()
+    echo(*numbers)
+    for number in numbers:
+        os.close(number)
+
+
+def echo_in_child(itself, connection):
+    """As sshd does: a child makes its numbers, and becomes another program."""
+    child = os.fork()
+    if child == 0:
+        os.dup2(connection.fileno(), 0)
+        os.dup2(0, 1)
+        os.execv(itself[0], [*itself, "echo"])
+    if os.waitpid(child, 0)[1] != 0:
+        raise SystemExit("the other program has failed")
+
+
 def serve(mode, address, port):
     ours, theirs = socket.socketpair()
     itself = [sys.executable, os.path.abspath(__file__)]
@@ -53,7 +73,11 @@ def serve(mode, address, port):
     with socket.create_server((address, port)) as listener:
         for _ in range(CLIENTS):
             connection, _ = listener.accept()
-            if mode == "exec":
+            if mode == "numbers":
+                echo_by_numbers(connection)
+            elif mode == "duplicates":
+                echo_in_child(itself, connection)
+            elif mode == "exec":
                 subprocess.run([*itself, "echo"], stdin=connection, stdout=connection, check=True)
             else:
                 socket.send_fds(ours, [b"x"], [connection.fileno()])

@@ -125,7 +125,7 @@ def main():
             run_descriptors(testbed)
             for mode in ("asks", "greets", "waits", "inetd", "tcp", "leaves"):
                 run_forking(testbed, mode)
-            for mode in ("exec", "message"):
+            for mode in ("exec", "message", "numbers", "duplicates"):
                 run_passing(testbed, mode)
             run_preloaded(testbed, "echo.py", ["/usr/bin/python3", SPEAKER, "server", "{a}", "{port}"],
                           ["/usr/bin/python3", SPEAKER, "client", "{a}", "{port}"])

@@ -46,14 +46,22 @@ int ending(int fd, Call&& call) {
   return result;
 }
 
+/// A connected pending socket: its numbers become an rsocket together, so exec may keep one of
+/// them.
+bool stays_pending(int fd) {
+  const Kind kind = kind_of(fd);
+  return kind == Kind::active || kind == Kind::passive;
+}
+
 /// Duplicates `fd` to a number from `least` on; `command` is F_DUPFD or F_DUPFD_CLOEXEC.
 int duplicate(int fd, int command, int least) {
   static auto* const plain = next<Control>("fcntl");
   if (is_child_of_vfork()) return plain(fd, command, as_argument(least));
-  if (!settle_at_any_rate(fd)) return -1;
+  if (!stays_pending(fd) && !settle_at_any_rate(fd)) return -1;
   const Kind kind = kind_of(fd);
   const int number = plain(fd, command, as_argument(least));
   if (number < 0 || kind == Kind::other) return number;
+  if (stays_pending(fd) && add_twin(fd, number)) return number;
   const int flags = command == F_DUPFD_CLOEXEC ? O_CLOEXEC : 0;
   bool done = set_kind(number, kind);
   if (done && kind == Kind::rsocket) {
@@ -73,7 +81,7 @@ int duplicate_onto(int from, int number, int flags) {
   if ((is_plain(from) && is_plain(number)) || is_child_of_vfork()) {
     return plain_dup3(from, number, flags);
   }
-  if (!settle_at_any_rate(from)) return -1;
+  if (!stays_pending(from) && !settle_at_any_rate(from)) return -1;
   const Kind kind = kind_of(from);
   if (number >= kNumbers) {
     errno = EBADF;  // As for a number beyond the process's limit.
@@ -83,8 +91,9 @@ int duplicate_onto(int from, int number, int flags) {
   const int done = simple ? plain_dup3(from, number, flags)
                           : ending(number, [&] { return verbatim_rdup3(from, number, flags); });
   if (done < 0) return -1;
-  stop_listening(number);
+  if (!leave_twins(number)) stop_listening(number);
   set_kind(number, kind);
+  if (stays_pending(from)) add_twin(from, number);
   return number;
 }
 
@@ -113,7 +122,7 @@ EXPORT int close(int fd) {
   const Kind kind = kind_of(fd);
   if (kind == Kind::other && find_set(fd) && !is_child_of_vfork()) drop_set(fd);
   if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
-  stop_listening(fd);
+  if (!leave_twins(fd)) stop_listening(fd);
   set_kind(fd, Kind::other);
   if (kind != Kind::rsocket) close_in_sets(fd);
   return kind == Kind::rsocket ? ending(fd, [&] { return rclose(fd); }) : plain(fd);

@@ -16,12 +16,14 @@ struct Number {
   std::atomic<int> arrival;
   std::atomic<int> beside;
   std::atomic<int> lock;
+  std::atomic<int> first;  // Of a pending socket's numbers; 0: this one.
 };
 
 std::array<Number, kNumbers> numbers;
 std::atomic<int> end = 0;  // All fds from here on are `other`.
 std::atomic<pid_t> process = 0;
 std::atomic<bool> had_rsocket = false;
+std::atomic<bool> had_twins = false;
 thread_local int depth = 0;
 
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
@@ -36,6 +38,9 @@ Awaited take_awaited(Number& own) {
 void in_child() {
   process = getpid();
   had_rsocket = false;
+  for (int fd = 0; fd < end && had_twins; ++fd) {
+    if (at(fd).first != 0 && awaited_of(first_of(fd)).arrival >= 0) at(fd).kind = Kind::other;
+  }
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
     const Awaited parents = take_awaited(own);
@@ -92,6 +97,42 @@ void set_awaited(int fd, Awaited awaited) {
   at(fd).arrival = awaited.arrival + 1;
   at(fd).beside = awaited.beside + 1;
   at(fd).lock = awaited.lock + 1;
+}
+
+int first_of(int fd) {
+  const int first = is_in_table(fd) ? at(fd).first.load() : 0;
+  return first == 0 ? fd : first - 1;
+}
+
+bool add_twin(int fd, int number) {
+  const int first = first_of(fd);
+  if (!set_kind(number, kind_of(fd))) return false;
+  at(number).first = first + 1;
+  return had_twins = true;
+}
+
+std::vector<int> twins_of(int fd) {
+  std::vector<int> twins;
+  if (!had_twins) return twins;
+  const int first = first_of(fd);
+  for (int number = 0; number < end; ++number) {
+    if (number != fd && first_of(number) == first && at(number).kind != Kind::other) {
+      twins.push_back(number);
+    }
+  }
+  return twins;
+}
+
+bool leave_twins(int fd) {
+  if (!had_twins || !is_in_table(fd)) return false;
+  const std::vector<int> others = twins_of(fd);
+  const bool was_first = at(fd).first.exchange(0) == 0;
+  if (others.empty() || !was_first) return !others.empty();
+  set_awaited(others.front(), awaited_of(fd));
+  set_awaited(fd, {});
+  for (const int number : others) at(number).first = others.front() + 1;
+  at(others.front()).first = 0;
+  return true;
 }
 
 bool has_rsockets() { return had_rsocket && !is_child_of_vfork(); }

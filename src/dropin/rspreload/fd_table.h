@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 /// What each file descriptor is: an rsocket, a socket that may become one, or neither. Any thread.
 namespace verbatim::rspreload {
@@ -71,6 +72,18 @@ struct Awaited {
 };
 Awaited awaited_of(int fd);
 void set_awaited(int fd, Awaited awaited);
+
+// A connected pending socket may have several numbers: one of them, the first, becomes an rsocket,
+// and the others with it.
+/// The number itself if it has no others.
+int first_of(int fd);
+/// `number` is another number of this pending socket, of the same kind.
+bool add_twin(int fd, int number);
+/// The other numbers.
+std::vector<int> twins_of(int fd);
+/// Before the number is closed, or becomes another file. Returns true if the socket has others: one
+/// of them is the first now, and awaits what this one did.
+bool leave_twins(int fd);
 
 /// Returns true if this process has had an rsocket. A forked child begins anew.
 bool has_rsockets();

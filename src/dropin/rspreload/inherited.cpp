@@ -1,9 +1,11 @@
 #include "dropin/rspreload/inherited.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -51,20 +53,19 @@ ino_t inode_of(int fd) {
   return fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
-/// Filled before the program starts.
-std::vector<int>& at_start() {
-  static auto* const numbers = new std::vector<int>;
-  return *numbers;
-}
-
 /// What this program was started with.
 [[gnu::constructor]] void enter_all() {
   if (!starts_as_tcp(SOCK_STREAM, 0)) return;
   DIR* const folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;
+  std::vector<int> entered;
   while (const dirent* const entry = readdir(folder)) {
     const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] != '.' && enter(fd)) at_start().push_back(fd);
+    if (entry->d_name[0] == '.' || !enter(fd)) continue;
+    const auto is_same = [fd](int other) { return inode_of(other) == inode_of(fd); };
+    const auto other = std::ranges::find_if(entered, is_same);
+    if (other != entered.end() && is_pending(kind_of(fd))) add_twin(*other, fd);
+    entered.push_back(fd);
   }
   closedir(folder);
 }
@@ -86,17 +87,6 @@ void for_each_number(const msghdr& message, Use use) {
 
 }  // namespace
 
-std::vector<int> twins_of(int fd) {
-  std::vector<int> twins;
-  for (const int other : at_start()) {
-    const Outside calls;
-    if (other != fd && is_pending(kind_of(other)) && inode_of(other) == inode_of(fd)) {
-      twins.push_back(other);
-    }
-  }
-  return twins;
-}
-
 void mark_listening(int fd) { mark(fd, kAcceptingSide); }
 void mark_active(int fd) { mark(fd, kConnectingSide); }
 
@@ -117,7 +107,7 @@ bool may_send_numbers(const msghdr& message) {
   for_each_number(message, [&may](int fd) {
     const Kind kind = kind_of(fd);
     const bool is_in_use =
-        kind == Kind::rsocket || kind == Kind::converting || awaited_of(fd).arrival >= 0;
+        kind == Kind::rsocket || kind == Kind::converting || awaited_of(first_of(fd)).arrival >= 0;
     if (is_in_use) may = false;
   });
   if (may) return true;

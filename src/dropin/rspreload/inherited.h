@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "dropin/rspreload/fd_table.h"
 
 struct msghdr;
@@ -17,10 +15,6 @@ void mark_listening(int fd);
 void mark_active(int fd);
 /// A socket that was `fresh` or `connecting` is connected.
 void become_active(int fd);
-
-/// The other numbers of this socket with which the program was started: it becomes an rsocket under
-/// all of them.
-std::vector<int> twins_of(int fd);
 
 /// Enters the marked sockets that a message has brought.
 void receive_numbers(const msghdr& message);

@@ -97,7 +97,9 @@ Kind take_over(int fd, int number) {
   // Other processes may still have the TCP socket.
   shutdown(fd, SHUT_RDWR);
   for (const int twin : twins) {
-    if (verbatim_rdup3(number, twin, 0) == twin) set_kind(twin, Kind::rsocket);
+    leave_twins(twin);
+    const int flags = (fcntl(twin, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+    if (verbatim_rdup3(number, twin, flags) == twin) set_kind(twin, Kind::rsocket);
   }
   const int flags = (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
   const bool done = verbatim_rdup3(number, fd, flags) == fd;
@@ -122,12 +124,29 @@ int connect_to(int fd, const Invitation& invitation) {
   return -1;
 }
 
+/// Tells the accepting side that a connection is there, before TCP's ends: so it waits for as long
+/// as its thread needs. The invitation is read, or the end would be a reset.
+void announce(int fd) {
+  Invitation ignored;
+  [[maybe_unused]] const ssize_t read = recv(fd, &ignored, sizeof ignored, MSG_DONTWAIT);
+  send(fd, &kMagic, sizeof kMagic, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool is_announced(int fd) {
+  std::uint32_t word = 0;
+  const ssize_t bytes = recv(fd, &word, sizeof word, MSG_PEEK | MSG_DONTWAIT);
+  return bytes == sizeof word && word == kMagic;
+}
+
 /// Takes over the rsocket if it is connected.
 Kind finish_active(int fd, int number) {
   pollfd state{.fd = number, .events = POLLOUT, .revents = 0};
   if (rpoll(&state, 1, 0) <= 0) return Kind::active;
   set_awaited(fd, {});
-  if (state.revents == POLLOUT) return take_over(fd, number);
+  if (state.revents == POLLOUT) {
+    announce(fd);
+    return take_over(fd, number);
+  }
   rclose(number);
   return abandon(fd);
 }
@@ -234,6 +253,7 @@ Kind advance_passive(int fd, int late_ms) {
   int number = accept_from(awaited_of(fd));
   const short state = number < 0 ? state_of(fd) : short{0};
   if (number < 0 && state == 0) return Kind::passive;
+  if (number < 0 && is_announced(fd)) return Kind::passive;
   const bool has_left = (state & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   if (number < 0 && has_left && late_ms == 0) return Kind::passive;
   if (number < 0 && has_left) number = accept_late(awaited_of(fd), late_ms);
@@ -278,25 +298,32 @@ bool settle_pending(int fd, int flags) {
 
 bool settle_at_any_rate(int fd) { return settle_or(fd, true); }
 
-bool advance(int fd, int late_ms) {
+bool advance(int number, int late_ms) {
+  const int fd = first_of(number);
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return true;
   if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
   restore_environment();
   const Kind now = kind == Kind::passive ? advance_passive(fd, late_ms) : advance_active(fd, kind);
+  if (now == Kind::other) {
+    for (const int twin : twins_of(fd)) leave_twins(twin), set_kind(twin, Kind::other);
+  }
   replace_kind(fd, Kind::converting, now);
   return now == Kind::rsocket || now == Kind::other;
 }
 
-int watch(int fd, std::vector<pollfd>& fds) {
+int watch(int number, std::vector<pollfd>& fds) {
+  const int fd = first_of(number);
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return 0;
   if (kind == Kind::converting) return kRetryMs;
   const Awaited own = awaited_of(fd);
   const bool connects = kind != Kind::passive && own.arrival >= 0;
   if (connects) fds.push_back({.fd = own.arrival, .events = POLLOUT, .revents = 0});
-  if (!connects) fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
+  const bool is_coming = !connects && within([fd] { return is_announced(fd); });
+  if (!connects && !is_coming)
+    fds.push_back({.fd = fd, .events = POLLIN | POLLRDHUP, .revents = 0});
   if (kind != Kind::passive) return kLookAgainMs;
   for (const int coming : {own.arrival, own.beside}) {
     if (coming >= 0) fds.push_back({.fd = coming, .events = POLLIN, .revents = 0});

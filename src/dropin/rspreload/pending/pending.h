@@ -16,6 +16,7 @@
 ///          --- 4 bytes of zero, that port, TCP ->      looks at them
 ///          <------ connection of rsockets ------       connects to the TCP peer's address, that
 ///          port
+///          <------ the magic number -------------      over TCP, once it is connected
 ///     both end the TCP connection; its number is the rsocket's from now on
 ///
 /// rdma-core's library knows the zeroes alone, and connects to the TCP peer's own port. So that is
