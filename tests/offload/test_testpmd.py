@@ -157,6 +157,25 @@ class Rules(WithTestPmd):
         self.create(f"1 transfer pattern {UDP} / end actions port_id id 2 / end")
 
 
+class Queues(WithTestPmd):
+    def packets(self):
+        """That software's queues have received, by the queue."""
+        said = self.pmd.ask("show port xstats 1")
+        return [int(re.search(rf"rx_q{queue}_packets: (\d+)", said)[1]) for queue in (0, 1)]
+
+    def test_table_spreads_frames(self):
+        self.pmd.ask("set fwd rxonly")
+        self.pmd.ask("start")
+        for first in range(0, 128, 8):
+            table = ",".join(f"({entry},1)" for entry in range(first, first + 8))
+            self.assertNotRegex(self.pmd.ask(f"port config 1 rss reta {table}"), "(?i)error|bad|fail", table)
+        before = self.packets()
+        self.out(*[udp_frame(to=port) for port in range(40)])
+        self.until(lambda: sum(self.packets()) - sum(before) >= 40, "software does not get its frames")
+        self.assertEqual(self.packets()[0], before[0])
+        self.pmd.ask("stop")
+
+
 class Tunnels(WithTestPmd):
     def test_encapsulated_and_back(self):
         """What leaves as VXLAN is what was sent, when it comes back."""

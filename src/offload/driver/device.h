@@ -38,6 +38,8 @@ struct Port {
   // What another card must be told.
   bool has_own_mac = false;
   bool is_down = false;
+  bool has_spread = false;  // `spread` was written by the port's user.
+  std::array<__u8, VNIC_SPREAD> spread{};
   vnic_port_counters carried{};  // Of cards that have ended.
   // What DPDK's programs have made here, by their numbers. Under the device's `rules_lock`.
   std::map<std::uint32_t, vnic_meter> meter_profiles;

@@ -69,7 +69,10 @@ bool insert(Port& port, vnic_command& command, rte_flow& flow, const Beside& bes
   if (!device.rules.insert(*device.card(), command, flow)) {
     return refuse_rule(error, ENOSPC, nullptr, "the card's table is full") == 0;
   }
-  for_each_meter(device, command.rule, [](HeldMeter* meter) { ++meter->users; });
+  for_each_meter(device, command.rule, [&](HeldMeter* meter) {
+    ++meter->users;
+    flow.has_meters = true;
+  });
   if (beside.age_timeout == 0) return true;
   void* const context = beside.age_context != nullptr ? beside.age_context : &flow;
   flow.age = port.ageing.add(flow.id, context, beside.age_timeout,
@@ -102,7 +105,9 @@ vnic_rule rule_of(const HeldRule& held) {
 
 void destroy_locked(Port& port, HeldRule& rule) {
   Device& device = *port.device;
-  for_each_meter(device, rule_of(rule), [](HeldMeter* meter) { --meter->users; });
+  if (rule.has_meters) {
+    for_each_meter(device, rule_of(rule), [](HeldMeter* meter) { --meter->users; });
+  }
   if (rule.age != nullptr) port.ageing.remove(rule.age);
   device.rules.erase(*device.card(), rule);
   delete static_cast<rte_flow*>(&rule);

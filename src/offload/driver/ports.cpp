@@ -5,6 +5,7 @@
 
 #include "offload/driver/device.h"
 #include "offload/driver/queues.h"
+#include "offload/driver/spread.h"
 
 namespace verbatim::offload::driver {
 namespace {
@@ -47,6 +48,7 @@ int start(rte_eth_dev* ethdev) {
              [](Queue& queue) { receive_burst(&queue, nullptr, 0); });
   card->port(port.index).receive_queues = ethdev->data->nb_rx_queues;
   card->port(port.index).send_queues = ethdev->data->nb_tx_queues;
+  give_spread(port, card->port(port.index));
   return tell(port, command_of(port, VNIC_START));
 }
 
@@ -70,8 +72,7 @@ int info(rte_eth_dev* ethdev, rte_eth_dev_info* info) {
   info->speed_capa = RTE_ETH_LINK_SPEED_100G;
   info->rx_offload_capa =
       RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
-  info->flow_type_rss_offloads =
-      RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP;
+  tell_spread(*info);
   info->dev_capa |= RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP;
   info->switch_info.name = port.device->vdev->device.name;
   info->switch_info.domain_id = port.device->domain;
@@ -291,6 +292,7 @@ eth_dev_ops make_operations() {
   ops.representor_info_get = representors;
   ops.flow_ops_get = flow_operations;
   ops.mtr_ops_get = meter_operations;
+  add_spread_operations(ops);
   return ops;
 }
 

@@ -1,5 +1,6 @@
 #include "offload/switch/key.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -66,6 +67,38 @@ TEST(Key, AcceptsAnyBytes) {
                                        frame.begin() + std::ptrdiff_t(random.below(frame.size())));
     (void)key_of(exact, 0);
   }
+}
+
+std::vector<std::byte> in_vxlan(const std::vector<std::byte>& inner, std::uint16_t port) {
+  auto frame = make_frame({.destination_port = port, .payload = 8 + inner.size()});
+  const std::size_t at = frame.size() - inner.size() - 8;
+  store_be(frame.data() + at, 0x08000000u);
+  store_be(frame.data() + at + 4, 42u << 8);
+  std::ranges::copy(inner, frame.begin() + static_cast<std::ptrdiff_t>(at + 8));
+  return frame;
+}
+
+TEST(TunnelKey, HasWhatIsInVxlan) {
+  const auto inner = make_frame({.vlan = 5, .protocol = 6, .destination_port = 80});
+  const auto frame = in_vxlan(inner, 4789);
+  const auto key = key_of(frame, 3);
+  ASSERT_TRUE(key);
+  const auto tunnel = tunnel_key_of(frame, *key);
+  ASSERT_TRUE(tunnel);
+  EXPECT_EQ(tunnel->kind, wire::TunnelKind::kVxlan);
+  EXPECT_EQ(tunnel->id, (std::array<std::uint8_t, 4>{0, 0, 0, 42}));
+  EXPECT_EQ(tunnel->inner, *key_of(inner, 0));
+}
+
+TEST(TunnelKey, IsNoneAtAnotherPortOrOfWhatIsCutShort) {
+  const auto inner = make_frame({});
+  const auto other = in_vxlan(inner, 4790);
+  EXPECT_FALSE(tunnel_key_of(other, *key_of(other, 0)));
+  auto broken = in_vxlan(inner, 4789);
+  broken[14 + 20 + 8 + 8 + 14] = std::byte{0x43};  // The inner IP header is too short.
+  EXPECT_FALSE(tunnel_key_of(broken, *key_of(broken, 0)));
+  const auto plain = make_frame({});
+  EXPECT_FALSE(tunnel_key_of(plain, *key_of(plain, 0)));
 }
 
 }  // namespace

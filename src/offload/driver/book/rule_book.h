@@ -21,7 +21,8 @@ struct HeldRule {
   vnic_counter base{};           // What its card had counted at the last query with reset.
   vnic_counter carried{};        // What cards that have ended had counted since then.
   std::vector<std::byte> bytes;  // Of vnic_rule, as far as it is used.
-  Age* age = nullptr;            // Null: it does not age.
+  bool has_meters = false;
+  Age* age = nullptr;  // Null: it does not age.
   HeldRule* next = nullptr;
   HeldRule* previous = nullptr;
 };

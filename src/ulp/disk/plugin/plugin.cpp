@@ -2,8 +2,8 @@
 //
 //   nbdkit verbatim iser://10.0.0.1/iqn.2026-01.com.example:disk/0
 #include <algorithm>
-#include <cctype>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
