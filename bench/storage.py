@@ -63,7 +63,7 @@ class Target:
     def url(self, way):
         address = self.testbed.address("a")
         if way == "srp":
-            port = json.loads(self.verbatim("show", "--json"))["srp"]["ports"][0]["id"].removeprefix("0x")
+            port = json.loads(self.verbatim("show", "--json"))["srp"]["ports"][0]["port"].removeprefix("0x")
             return f"srp://id_ext={port[:16]},ioc_guid={port[16:]},dest={address}:{self.ports['srp']}"
         return f"{way}://{address}:{self.ports[way]}/" + (f"{NQN}/1" if way == "nvme" else f"{IQN}/0")
 
