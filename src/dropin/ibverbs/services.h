@@ -130,8 +130,9 @@ struct VerbatimServices {
   int (*find_path)(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag);
   /// Only on a fabric. Waits for its daemon. EHOSTUNREACH: no host of the fabric has the address.
   int (*find_gid)(const sockaddr* address, ibv_gid* gid);
-  /// Only on a fabric. Asks the host's interfaces of IP over InfiniBand which of them has the source
-  /// (or null), and which port the destination (or null); waits for them, and for the neighbour.
+  /// Only on a fabric. Asks the host's interfaces of IP over InfiniBand which of them has the
+  /// source (or null), and which port the destination (or null); waits for them, and for the
+  /// neighbour.
   int (*find_interface)(const sockaddr* source, const sockaddr* destination,
                         VerbatimInterface* found);
   /// Only on a fabric. Waits for the subnet administrator. Zeros if it names no such group.
