@@ -79,7 +79,7 @@ class Stream final : public Socket {
   Outcome<void> finish_opening(std::unique_lock<std::mutex>& lock, bool may_wait);
 
   // stream.cpp
-  bool is_up() const;  // Neither side has ended it.
+  bool is_up() const;    // Neither side has ended it.
   bool is_lost() const;  // Without the peer's end.
   bool has_error() const;
   int take_error(int otherwise);

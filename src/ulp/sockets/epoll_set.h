@@ -78,8 +78,8 @@ class EpollSet {
   int sweep(std::span<epoll_event> events);
   int look_at_kernel(std::span<epoll_event> events);
   int take_own(std::span<epoll_event> events);
-  int sleep(std::unique_lock<std::mutex>& lock, std::span<epoll_event> events,
-            int timeout_ms, const sigset_t* mask, Sleep* in_kernel);
+  int sleep(std::unique_lock<std::mutex>& lock, std::span<epoll_event> events, int timeout_ms,
+            const sigset_t* mask, Sleep* in_kernel);
   void take_fired();
   bool report(Item& item, epoll_event& event);
   bool has_hot() const;

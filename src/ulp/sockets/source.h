@@ -29,8 +29,8 @@ class Source {
   virtual bool armed() = 0;
   /// The handle is readable: takes the events.
   virtual void wake() = 0;
-  /// What the descriptor has become, if it is this source's no more; null: the kernel's own. Sets ask
-  /// before they look, so nobody has to tell them, who might hold another set's lock.
+  /// What the descriptor has become, if it is this source's no more; null: the kernel's own. Sets
+  /// ask before they look, so nobody has to tell them, who might hold another set's lock.
   virtual std::optional<std::shared_ptr<Source>> successor() { return std::nullopt; }
   /// True if the program has closed its last descriptor.
   virtual bool is_closed() const { return false; }
