@@ -1,5 +1,6 @@
-// bench_nic_anchors [FLOWS]: DPDK's own classifiers on the traffic of bench_nic_switch, in processor time of one thread:
-// eight rte_hash tables, one a mask, tried in turn, and rte_acl with all rules. Prints NAME VALUE on a line each.
+// bench_nic_anchors [FLOWS]: DPDK's own classifiers on the traffic of bench_nic_switch, in
+// processor time of one thread: eight rte_hash tables, one a mask, tried in turn, and rte_acl with
+// all rules. Prints NAME VALUE on a line each.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -165,8 +166,8 @@ std::size_t look_in_acl(const Tables& tables, const std::uint32_t* flows) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* words[] = {argv[0], "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry", "-m", "512",
-                         "-l", "0", "--log-level=error"};
+  const char* words[] = {argv[0], "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry",
+                         "-m",    "512",       "-l",       "0",           "--log-level=error"};
   if (rte_eal_init(static_cast<int>(std::size(words)), const_cast<char**>(words)) < 0) return 1;
   const std::uint32_t flows = argc > 1 ? static_cast<std::uint32_t>(std::atoi(argv[1])) : 10000;
   Tables tables;

@@ -1,6 +1,7 @@
-// bench_nic_switch [RULES]: what the card's switch takes, in processor time of one thread: parsing and looking up frames of
-// RULES flows (10,000) of 8 masks in batches of 32, with the exact cache and without. And how many bytes a million rules
-// take, and a driver's rings. Prints NAME VALUE on a line each.
+// bench_nic_switch [RULES]: what the card's switch takes, in processor time of one thread: parsing
+// and looking up frames of RULES flows (10,000) of 8 masks in batches of 32, with the exact cache
+// and without. And how many bytes a million rules take, and a driver's rings. Prints NAME VALUE on
+// a line each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

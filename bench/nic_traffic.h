@@ -16,11 +16,11 @@ constexpr std::uint32_t kMasks = 8;
 /// that their rules are disjoint, as Open vSwitch's are.
 inline std::vector<std::byte> frame_of(std::uint32_t flow) {
   const auto byte = [flow](unsigned shift) { return static_cast<std::uint8_t>(flow >> shift); };
-  std::uint8_t bytes[60] = {2, 0, 0, 0, 0, 1,  2, 0, 0, 0,    0, 2,  8,
+  std::uint8_t bytes[60] = {2, 0,    0, 0, 0,  1, 2, 0,    0, 0,  0,  2, 8,
                             0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0};
-  const std::uint8_t addresses[] = {10, byte(16), byte(8), byte(0),
-                                    static_cast<std::uint8_t>(20 + flow % kMasks),
-                                    byte(16), byte(8), byte(0)};
+  const std::uint8_t addresses[] = {
+      10,       byte(16), byte(8), byte(0), static_cast<std::uint8_t>(20 + flow % kMasks),
+      byte(16), byte(8),  byte(0)};
   std::memcpy(bytes + 26, addresses, sizeof addresses);
   const std::uint8_t ports[] = {byte(8), byte(0), 0x12, 0xb7};
   std::memcpy(bytes + 34, ports, sizeof ports);

@@ -7,8 +7,6 @@
 
 #include "cli/text/preload_word.h"
 
-#include "cli/text/preload_word.h"
-
 namespace verbatim::cli {
 namespace {
 

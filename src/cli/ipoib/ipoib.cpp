@@ -141,8 +141,7 @@ std::string not_there(const Place& place, const service::ServiceName& name) {
       there += (there.empty() ? "" : ", ") + one.name;
   }
   return fmt::format("no interface {} of host {} is up{}", interface_of(place),
-                     *host_name(place.choice),
-                     there.empty() ? "" : " (there is " + there + ")");
+                     *host_name(place.choice), there.empty() ? "" : " (there is " + there + ")");
 }
 
 int down(const Place& place) {

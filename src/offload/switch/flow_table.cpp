@@ -44,8 +44,7 @@ Tuple* FlowTable::tuple_of(const Rule& rule) {
 
 void FlowTable::sort_tuples() {
   const auto priority = [](const auto& tuple) { return tuple->best_priority(); };
-  if (!std::ranges::is_sorted(tuples_, {}, priority))
-    std::ranges::sort(tuples_, {}, priority);
+  if (!std::ranges::is_sorted(tuples_, {}, priority)) std::ranges::sort(tuples_, {}, priority);
 }
 
 Result<void> FlowTable::insert(const Rule& rule) {
