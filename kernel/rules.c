@@ -244,7 +244,7 @@ bool nic_rules_replay(struct nic_card* card) {
     list_del(&rule->dying);
     free_rule(card, rule);
   }
-  if (READ_ONCE(card->is_attached) && is_silent(nic_meters_replay(card))) return false;
+  if (READ_ONCE(card->is_attached) && nic_is_silent(nic_meters_replay(card))) return false;
   hash_for_each(card->rules, bucket, rule, node) {
     int error;
 

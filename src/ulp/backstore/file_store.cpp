@@ -95,8 +95,8 @@ FileStore::Request& FileStore::begin(Request::Kind kind, Tag tag, Answers& to) {
   return request;
 }
 
-/// Writes have given their loan back before they are answered: what waits for it may be answered
-/// first.
+/// Writes have given their loan back before they are answered, when their tag may begin another
+/// request: what waits for the loan may be answered first.
 void FileStore::finish(Request& request, StoreStatus status) {
   const Tag tag = request.tag;
   Answers* const to = request.to;
@@ -108,8 +108,8 @@ void FileStore::finish(Request& request, StoreStatus status) {
     give_back(tag);
     return to->on_pages(tag, status, {});
   }
+  give_back(tag);  // Of a write: a stable one has become a sync. All others have none.
   to->on_stored(tag, status);
-  if (kind == Request::Kind::write) give_back(tag);
 }
 
 void FileStore::go_on(Request& request) {
@@ -237,8 +237,8 @@ bool FileStore::can_write_from(std::span<const Slice> slices) const {
 
 void FileStore::put(const storage::Put& request, Answers& to) {
   if (!has(request.offset, bytes_of(request.from))) {
-    to.on_stored(request.tag, StoreStatus::out_of_range);
-    return give_back(request.tag);
+    give_back(request.tag);
+    return to.on_stored(request.tag, StoreStatus::out_of_range);
   }
   if (!can_write_from(request.from)) {
     if (!buffers_.waiting.empty() || !write_copy(request, to))

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "ulp/nvmeof/ladder_for_test.h"
 #include "ulp/nvmeof/portal.h"
 #include "ulp/nvmeof/queue_connection.h"
