@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -148,8 +149,13 @@ Received receive(int fd) {
   return received;
 }
 
+/// Requests that came before a notice: the peer has the message that follows an operation as soon
+/// as it has arrived, and the adapter may wait for a lost acknowledgement.
+std::deque<Received> early;
+
 void expect_notice(int fd, std::uint64_t token, std::int32_t status) {
-  const Received received = receive(fd);
+  Received received = receive(fd);
+  for (; received.request; received = receive(fd)) early.push_back(received);
   if (!received.notice || received.notice->token != token || received.notice->status != status) {
     std::fprintf(stderr, "rds_memory: no notice of %llu, or its status is %d\n",
                  static_cast<unsigned long long>(token),
@@ -158,8 +164,15 @@ void expect_notice(int fd, std::uint64_t token, std::int32_t status) {
   }
 }
 
+Received next_request(int fd) {
+  if (early.empty()) return receive(fd);
+  const Received first = early.front();
+  early.pop_front();
+  return first;
+}
+
 void serve_one(int fd, std::uint64_t token) {
-  const Received received = receive(fd);
+  const Received received = next_request(fd);
   if (!received.request || !received.cookie) fail("a request without memory");
   const Request& asked = *received.request;
   if (asked.what == What::add) {

@@ -71,7 +71,9 @@ bool has_answer(int fd, local::Inbox& inbox, TimeNs until) {
     const TimeNs left = elapsed(monotonic_now(), until);
     local::arm(fd, inbox);
     pollfd waits{fd, POLLIN, 0};
-    if (poll(&waits, 1, static_cast<int>(left / kMillisecond)) > 0) {
+    const int ready = poll(&waits, 1, static_cast<int>(left / kMillisecond));
+    local::disarm(inbox);
+    if (ready > 0) {
       local::Received received;
       const ssize_t got = local::receive(fd, inbox, nullptr, 0, MSG_DONTWAIT, received);
       if (got < 0 && errno != EAGAIN) return false;

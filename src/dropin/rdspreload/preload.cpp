@@ -101,9 +101,9 @@ ssize_t send_message(int fd, const msghdr& message, int flags) {
     return static_cast<ssize_t>(bytes);
   const bool asks = has_more || bytes > local::kInlineBytesMax || may_be_congested(fd);
   if (asks && !may_send(fd, to, flags)) return -1;
+  if (has_more) return transmit(fd, message, to, bytes);
   socket.inbox().submitted.fetch_add(1);
-  const ssize_t sent = has_more ? transmit(fd, message, to, bytes)
-                                : local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
+  const ssize_t sent = local::send(fd, to, message.msg_iov, message.msg_iovlen, flags);
   if (sent < 0) socket.inbox().submitted.fetch_sub(1);
   return sent;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "dropin/rdspreload/fd_table.h"
@@ -102,11 +103,20 @@ void drop_socket(int fd) {
   if (is_number(fd) && at(fd).load() != nullptr) put(fd, nullptr);
 }
 
-void arm_all() {
+Waiting::Waiting() {
   for (int fd = highest.load(); fd >= 0; --fd) {
     if (at(fd).load(std::memory_order_relaxed) == nullptr) continue;
-    const SocketUse socket(fd);
-    if (socket) local::arm(fd, socket.inbox());
+    SocketUse socket(fd);
+    if (!socket) continue;
+    local::arm(fd, socket.inbox());
+    if (count_ < kArmedMax) armed_[count_++] = socket.keep();
+  }
+}
+
+Waiting::~Waiting() {
+  for (Socket* const socket : std::span(armed_).first(count_)) {
+    local::disarm(*socket->inbox);
+    socket->users.fetch_sub(1);
   }
 }
 

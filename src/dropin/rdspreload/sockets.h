@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/time.h"
 #include "ulp/rds/local/client.h"
@@ -26,6 +29,8 @@ class SocketUse {
   SocketUse(const SocketUse&) = delete;
   SocketUse& operator=(const SocketUse&) = delete;
   explicit operator bool() const { return socket_ != nullptr; }
+  /// The caller ends the use: `users` is one less then.
+  Socket* keep() { return std::exchange(socket_, nullptr); }
   Socket* operator->() const { return socket_; }
   Socket& operator*() const { return *socket_; }
   ulp::rds::local::Inbox& inbox() const { return *socket_->inbox; }
@@ -38,7 +43,19 @@ class SocketUse {
 void share_socket(int from, int to);
 /// The descriptor is none of an RDS socket any more.
 void drop_socket(int fd);
-/// Before the program waits for descriptors: those of sockets that have messages are readable.
-void arm_all();
+/// While the program waits for descriptors: those of sockets that have messages are readable. A
+/// wait that never returns (longjmp) leaves them armed, which costs bells, but loses none.
+class Waiting {
+ public:
+  Waiting();
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  static constexpr std::size_t kArmedMax = 64;  // More stay armed.
+  std::array<Socket*, kArmedMax> armed_;
+  std::size_t count_ = 0;
+};
 
 }  // namespace verbatim::rdspreload

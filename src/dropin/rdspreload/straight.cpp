@@ -20,6 +20,8 @@ namespace local = ulp::rds::local;
 using local::Inbox;
 
 constexpr TimeNs kTriesAgain = 50 * kMillisecond;
+/// A broker that was killed has not closed its inboxes.
+constexpr TimeNs kLooksAtBroker = kMillisecond;
 constexpr std::size_t kRoutesMax = 1024;
 constexpr std::size_t kPiecesMax = 16;
 
@@ -49,7 +51,7 @@ struct Route {
   Inbox* inbox = nullptr;  // Null: there is none.
   int broker = -1;
   std::uint64_t number = 0;
-  TimeNs tries_again = 0;
+  TimeNs tries_again = 0;  // Or looks whether the broker lives.
 };
 
 /// Of this process; a child has copies, and the mappings. Never destroyed.
@@ -106,12 +108,15 @@ void find(Route& route, const local::Address& to, TimeNs now) {
 Route* route_to(const local::Address& to) {
   if (routes().by_place.size() >= kRoutesMax) return nullptr;
   Route& route = routes().by_place[place_of(to)];
-  if (route.inbox != nullptr) {
-    if (route.inbox->is_closed.load(std::memory_order_relaxed) == 0) return &route;
-    drop(route, monotonic_now());
-    return nullptr;
-  }
   const TimeNs now = monotonic_now();
+  if (route.inbox != nullptr) {
+    bool is_over = route.inbox->is_closed.load(std::memory_order_relaxed) != 0;
+    if (!is_over && now < route.tries_again) return &route;
+    is_over = is_over || local::has_ended(route.broker);
+    if (is_over) return drop(route, now), nullptr;
+    route.tries_again = now + kLooksAtBroker;
+    return &route;
+  }
   if (now < route.tries_again) return nullptr;
   find(route, to, now);
   return route.inbox == nullptr ? nullptr : &route;
@@ -124,7 +129,9 @@ Straight send_straight(Socket& socket, const local::Address& to, const iovec* pi
   if (count > kPiecesMax || socket.own.any.sa_family != to.any.sa_family)
     return Straight::by_broker;
   const int error = errno;
-  const std::lock_guard held(routes().lock);
+  // A signal's handler may have interrupted the thread that has it.
+  const std::unique_lock held(routes().lock, std::try_to_lock);
+  if (!held) return Straight::waits;
   Route* const route = route_to(to);
   errno = error;
   if (route == nullptr) return Straight::by_broker;
@@ -140,12 +147,18 @@ Straight send_straight(Socket& socket, const local::Address& to, const iovec* pi
   if (!inbox.lock_soon()) return Straight::by_broker;
   const bool is_open = inbox.is_held.load(std::memory_order_relaxed) == 0 &&
                        inbox.is_closed.load(std::memory_order_relaxed) == 0;
-  const auto put = is_open ? inbox.put(head, std::span(parts).first(count)) : Inbox::Put::no_room;
+  const auto send_bell = [route] {
+    return local::tell(route->broker, local::Kind::bell, route->number);
+  };
+  const auto put =
+      is_open ? inbox.put(head, std::span(parts).first(count), send_bell) : Inbox::Put::no_room;
   inbox.lock.unlock();
-  if (put == Inbox::Put::wakes) local::tell(route->broker, local::Kind::bell, route->number);
-  if (put != Inbox::Put::no_room) return Straight::sent;
+  if (put == Inbox::Put::done) return Straight::sent;
   return is_open ? Straight::waits : Straight::by_broker;
 }
+
+void hold_routes() { routes().lock.lock(); }
+void release_routes() { routes().lock.unlock(); }
 
 void forget_neighbour(int fd) {
   const std::lock_guard held(routes().lock);

@@ -17,13 +17,13 @@ extern "C" {
 
 EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
   static auto* const plain = VERBATIM_NEXT(poll);
-  arm_all();
+  const Waiting waiting;
   return plain(fds, count, timeout);
 }
 
 EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(ppoll);
-  arm_all();
+  const Waiting waiting;
   return plain(fds, count, timeout, signals);
 }
 
@@ -38,27 +38,27 @@ EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const
 
 EXPORT int select(int end, fd_set* reads, fd_set* writes, fd_set* others, timeval* timeout) {
   static auto* const plain = VERBATIM_NEXT(select);
-  arm_all();
+  const Waiting waiting;
   return plain(end, reads, writes, others, timeout);
 }
 
 EXPORT int pselect(int end, fd_set* reads, fd_set* writes, fd_set* others, const timespec* timeout,
                    const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(pselect);
-  arm_all();
+  const Waiting waiting;
   return plain(end, reads, writes, others, timeout, signals);
 }
 
 EXPORT int epoll_wait(int epoll, epoll_event* events, int most, int timeout) {
   static auto* const plain = VERBATIM_NEXT(epoll_wait);
-  arm_all();
+  const Waiting waiting;
   return plain(epoll, events, most, timeout);
 }
 
 EXPORT int epoll_pwait(int epoll, epoll_event* events, int most, int timeout,
                        const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(epoll_pwait);
-  arm_all();
+  const Waiting waiting;
   return plain(epoll, events, most, timeout, signals);
 }
 
@@ -66,7 +66,7 @@ EXPORT int epoll_pwait2(int epoll, epoll_event* events, int most, const timespec
                         const sigset_t* signals) {
   static auto* const plain =
       next<int(int, epoll_event*, int, const timespec*, const sigset_t*)>("epoll_pwait2");
-  arm_all();
+  const Waiting waiting;
   return plain(epoll, events, most, timeout, signals);
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 
 #include "base/log.h"
 #include "ulp/rds/driver/programs.h"
+#include "ulp/rds/local/bell.h"
 
 namespace verbatim::ulp::rds {
 namespace {
@@ -56,29 +58,36 @@ void Programs::set_limit(Program& program) {
   program.inbox->limit.store(socket == nullptr ? Inbox::kCapacity : socket->receive_limit);
 }
 
+/// Returns false if the inbox has no room, or its owner keeps it locked.
+bool Programs::put_in(Program& program, const Head& head, std::span<const ByteSpan> pieces) {
+  Inbox& inbox = *program.inbox;
+  if (!inbox.lock_soon()) return false;
+  bool rings = false;
+  const auto put = inbox.put(head, pieces, [&rings] { return rings = true; });
+  if (rings && local::ring(program.fd.get(), inbox) == local::Rung::later) owe_bell(program);
+  inbox.lock.unlock();
+  return put == Inbox::Put::done;
+}
+
 bool Programs::deliver(SocketId socket, const Delivery& delivery) {
   const auto found = programs_.find(socket);
   if (found == programs_.end()) return true;
-  Program& program = *found->second;
-  Inbox& inbox = *program.inbox;
-  if (!inbox.lock_soon()) return wait_for_room(program), false;
-  const auto put = inbox.put(head_of(delivery), delivery.pieces);
-  const bool has_room = put != Inbox::Put::no_room;
-  if (put == Inbox::Put::wakes) ring(program);
-  inbox.lock.unlock();
-  if (!has_room) wait_for_room(program);
-  return has_room;
+  const bool is_put = put_in(*found->second, head_of(delivery), delivery.pieces);
+  if (!is_put) wait_for_room(*found->second);
+  return is_put;
 }
 
-/// Requires the inbox's lock: whoever takes the packet finds it there.
 void Programs::ring(Program& program) {
-  Inbox& inbox = *program.inbox;
-  if (inbox.is_empty() || inbox.is_rung.load(std::memory_order_relaxed) != 0) return;
-  inbox.wants_bell.store(0, std::memory_order_relaxed);
-  inbox.is_rung.store(1, std::memory_order_relaxed);
-  const Head head{.kind = local::Kind::bell};
-  ::send(program.fd.get(), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
+  program.owes_bell = false;
+  if (local::ring_soon(program.fd.get(), *program.inbox) == local::Rung::later) owe_bell(program);
 }
+
+void Programs::owe_bell(Program& program) {
+  program.owes_bell = true;
+  look_again();
+}
+
+void Programs::look_again() { looks_again_ = std::min(looks_again_, loop_.now() + kLooksAgain); }
 
 /// Messages are held. The program tells when it has read some; one that was stopped in the middle
 /// of it does not, so there is also a time.
@@ -86,7 +95,7 @@ void Programs::wait_for_room(Program& program) {
   program.inbox->is_held.store(1);
   program.inbox->wants_room.store(1);
   program.waits = true;
-  looks_again_ = std::min(looks_again_, loop_.now() + kLooksAgain);
+  look_again();
 }
 
 void Programs::on_word(Program& program, const Head& head) {
@@ -94,9 +103,7 @@ void Programs::on_word(Program& program, const Head& head) {
   const SocketId id =
       head.value == 0 ? program.socket : SocketId{static_cast<std::uint32_t>(head.value)};
   const auto found = programs_.find(id);
-  if (found == programs_.end() || !found->second->inbox->lock_soon()) return;
-  ring(*found->second);
-  found->second->inbox->lock.unlock();
+  if (found != programs_.end()) ring(*found->second);
 }
 
 void Programs::serve_held(Program& program) {
@@ -105,14 +112,15 @@ void Programs::serve_held(Program& program) {
   if (!program.waits) program.inbox->is_held.store(0);
 }
 
-void Programs::on_time(TimeNs now) {
+/// While bells may lie in sockets that are not read, each inbox is looked at.
+void Programs::on_time(TimeNs) {
   looks_again_ = kNever;
-  bool waits = false;
   for (auto& [id, program] : programs_) {
     if (program->waits) serve_held(*program);
-    waits |= program->waits;
+    if (program->owes_bell || local::may_sleep_on(*program->inbox)) ring(*program);
+    tell_owed_congestion(*program);
+    if (program->is_paused || is_starved_) look_again();
   }
-  if (waits) looks_again_ = now + kLooksAgain;
 }
 
 void Programs::on_finished(SocketId socket) {
@@ -123,14 +131,18 @@ void Programs::on_finished(SocketId socket) {
 void Programs::tell_congestion(SocketId socket, std::uint64_t ports) {
   const auto found = programs_.find(socket);
   if (found == programs_.end()) return;
-  // A program whose socket is full wakes up, too.
-  const bool is_told = broker_->find(socket)->monitors;
-  Inbox& inbox = *found->second->inbox;
-  if (!inbox.lock_soon()) return;
-  const auto put =
-      inbox.put({.kind = local::Kind::congestion, .option = is_told ? 1 : 0, .value = ports}, {});
-  if (put == Inbox::Put::wakes) ring(*found->second);
-  inbox.lock.unlock();
+  found->second->owed_ports |= ports;
+  tell_owed_congestion(*found->second);
+}
+
+/// A program that has not asked for the ports, but whose socket was full, wakes up, too.
+void Programs::tell_owed_congestion(Program& program) {
+  if (program.owed_ports == 0) return;
+  const bool is_told = broker_->find(program.socket)->monitors;
+  const Head head{
+      .kind = local::Kind::congestion, .option = is_told ? 1 : 0, .value = program.owed_ports};
+  if (!put_in(program, head, {})) return look_again();
+  program.owed_ports = 0;
 }
 
 void Programs::share() { page_->is_shared.store(1); }

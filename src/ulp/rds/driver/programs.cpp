@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "service/folder.h"
+#include "ulp/rds/local/bell.h"
 
 namespace verbatim::ulp::rds {
 namespace {
@@ -139,6 +140,7 @@ void Programs::pause(SocketId socket, bool is_paused) {
   const auto found = programs_.find(socket);
   if (found == programs_.end()) return;
   found->second->is_paused = is_paused;
+  if (is_paused) look_again();
   watch(*found->second);
 }
 
@@ -149,11 +151,19 @@ void Programs::on_fragments() {
 }
 
 void Programs::on_ready(SocketId id) {
+  read_all(id);
+  // Its socket may have been too full for a bell.
+  const auto found = programs_.find(id);
+  if (found != programs_.end() && local::may_sleep_on(*found->second->inbox)) ring(*found->second);
+}
+
+void Programs::read_all(SocketId id) {
   for (int i = 0; i < kPacketsOfATurn; ++i) {
     const auto found = programs_.find(id);
     if (found == programs_.end() || found->second->is_paused) return;
     if (!fill_spare()) {
       is_starved_ = true;
+      look_again();
       for (auto& [other, program] : programs_) watch(*program);
       return;
     }
@@ -279,6 +289,7 @@ void Programs::on_message(Program& program, const Packet& packet) {
                              {.bytes = packet.head.bytes, .fragments = std::move(*slices)},
                              loop_.now())
              : Result<void>(std::unexpected(slices.error()));
+  if (!slices) on_finished(program.socket);
   if (!sent) log(LogLevel::info, "process {}: {}", program.process, sent.error().text);
 }
 

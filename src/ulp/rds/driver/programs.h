@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,8 @@ class Programs : private service::Source {
     int process = 0;
     bool is_paused = false;
     bool waits = false;  // The broker keeps messages for it.
+    bool owes_bell = false;
+    std::uint64_t owed_ports = 0;  // Congested no more; it is not told yet.
   };
   struct Waiter {
     SocketId socket{};
@@ -83,6 +86,7 @@ class Programs : private service::Source {
   void accept_all();
   Result<void> admit(UniqueFd fd);
   void on_ready(SocketId id);
+  void read_all(SocketId id);
   bool read_one(Program& program);
   bool fill_spare();
   static void take_beside(msghdr& message, Packet& packet);
@@ -100,7 +104,11 @@ class Programs : private service::Source {
   void wait_for_room(Program& program);
   Result<void> make_inbox(Program& program);
   void set_limit(Program& program);
-  static void ring(Program& program);
+  bool put_in(Program& program, const local::Head& head, std::span<const ByteSpan> pieces);
+  void ring(Program& program);
+  void owe_bell(Program& program);
+  void tell_owed_congestion(Program& program);
+  void look_again();
   void serve_held(Program& program);
   TimeNs deadline() const override { return looks_again_; }
   void on_time(TimeNs now) override;
@@ -126,7 +134,7 @@ class Programs : private service::Source {
   std::set<std::string> published_;  // Links to this broker, by its addresses.
   std::vector<Slice> spare_;         // The next message is received into them.
   bool is_starved_ = false;
-  TimeNs looks_again_ = kNever;  // At inboxes without room.
+  TimeNs looks_again_ = kNever;  // At inboxes: without room, or with bells owed.
 };
 
 }  // namespace verbatim::ulp::rds

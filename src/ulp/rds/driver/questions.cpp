@@ -182,6 +182,7 @@ Result<Answer> Programs::transmit(Program& program, Packet& packet) {
   if (head.offered != 0) parcel.offered = {key, static_cast<std::uint32_t>(head.offered >> 32)};
   std::vector<std::uint64_t> numbers;
   for (const Operation& one : parcel.operations) numbers.push_back(one.number);
+  program.inbox->submitted.fetch_add(1);  // Not by the program: a signal may end its question.
   const auto sent = broker_->send(program.socket, from_local(packet.head.address),
                                   std::move(parcel), loop_.now());
   if (!sent) std::ranges::for_each(numbers, [&](std::uint64_t one) { transfers_.forget(one); });

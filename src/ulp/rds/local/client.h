@@ -59,9 +59,13 @@ struct Received {
 ssize_t receive(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, int flags,
                 Received& received);
 /// Before the program waits for the descriptor to become readable: it will, or is, if the inbox has
-/// something.
+/// something. `disarm` when it waits no more.
 void arm(int fd, Inbox& inbox);
-/// Sends the broker at `fd` a word without an answer.
-void tell(int fd, Kind kind, std::uint64_t value);
+void disarm(Inbox& inbox);
+/// The broker at `fd` has ended.
+bool has_ended(int fd);
+/// Sends the broker at `fd` a word without an answer. False: the socket is full, or the broker has
+/// ended.
+bool tell(int fd, Kind kind, std::uint64_t value);
 
 }  // namespace verbatim::ulp::rds::local

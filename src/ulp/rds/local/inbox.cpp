@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/files/sparse_file.h"
 
@@ -35,6 +36,11 @@ std::uint32_t Inbox::used() const {
   return put_of(now) - taken_of(now);
 }
 
+Locked::Locked(Inbox& inbox) : inbox_(inbox) {
+  constexpr timespec kNap{0, 100'000};
+  while (!inbox.lock_soon()) nanosleep(&kNap, nullptr);
+}
+
 bool Inbox::lock_soon() {
   constexpr unsigned kSpins = 4096;  // 64 times it yields.
   for (unsigned spins = 1; spins < kSpins; ++spins) {
@@ -59,20 +65,24 @@ void Inbox::read(std::uint32_t at, void* to, std::size_t bytes) const {
   if (bytes > first) std::memcpy(static_cast<std::byte*>(to) + first, bytes_.data(), bytes - first);
 }
 
-Inbox::Put Inbox::put(const Head& head, std::span<const ByteSpan> pieces) {
+bool Inbox::has_room(std::uint32_t message) const {
   const std::uint64_t now = cursors.load(std::memory_order_relaxed);
-  const std::uint32_t has = put_of(now) - taken_of(now), needed = bytes_of(head.bytes);
+  const std::uint32_t has = put_of(now) - taken_of(now), needed = bytes_of(message);
   const std::uint32_t most =
       has == 0 ? kCapacity : std::min(limit.load(std::memory_order_relaxed), kCapacity);
-  if (has > most || needed > most - has) return Put::no_room;
+  return has <= most && needed <= most - has;
+}
+
+void Inbox::append(const Head& head, std::span<const ByteSpan> pieces) {
+  const std::uint64_t now = cursors.load(std::memory_order_relaxed);
   write(put_of(now), &head, sizeof head);
   std::uint32_t at = put_of(now) + static_cast<std::uint32_t>(sizeof head);
   for (const ByteSpan piece : pieces) {
     write(at, piece.data(), piece.size());
     at += static_cast<std::uint32_t>(piece.size());
   }
-  cursors.store(cursors_of(taken_of(now), put_of(now) + needed), std::memory_order_release);
-  return wants_bell.load(std::memory_order_relaxed) != 0 ? Put::wakes : Put::done;
+  const std::uint64_t next = cursors_of(taken_of(now), put_of(now) + bytes_of(head.bytes));
+  cursors.store(next, std::memory_order_release);
 }
 
 Inbox::Take Inbox::take(Taken& taken, const iovec* pieces, std::size_t count, bool stays) {

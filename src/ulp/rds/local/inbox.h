@@ -31,7 +31,7 @@ class Inbox {
   std::atomic<std::uint32_t> limit;      // SO_RCVBUF, of which one message may be more.
   std::atomic<std::uint32_t> is_closed;  // Nothing is put in any more.
   std::atomic<std::uint32_t> is_held;    // The broker has messages that come first.
-  /// A reader sleeps, or will: who puts something in has the broker make the socket readable.
+  /// A reader sleeps, or will, and no bell is on its way: who puts something in sends one first.
   std::atomic<std::uint32_t> wants_bell;
   std::atomic<std::uint32_t> is_rung;  // The socket is readable. Who empties the inbox reads it.
   std::atomic<std::uint32_t> sleepers;
@@ -40,9 +40,19 @@ class Inbox {
   /// to their end: if all have, the next may go past the broker.
   std::atomic<std::uint64_t> submitted, finished;
 
-  enum class Put : std::uint8_t { done, wakes, no_room };
-  /// Requires the lock. `wakes`: somebody sleeps.
-  Put put(const Head& head, std::span<const ByteSpan> pieces);
+  enum class Put : std::uint8_t { done, no_bell, no_room };
+  /// Requires the lock. If a reader sleeps, `send_bell` is called before the message is there, and
+  /// returns whether a bell is on its way to the broker; otherwise nothing is put.
+  template <typename SendBell>
+  Put put(const Head& head, std::span<const ByteSpan> pieces, SendBell&& send_bell) {
+    if (!has_room(head.bytes)) return Put::no_room;
+    if (wants_bell.load(std::memory_order_relaxed) != 0) {
+      if (!send_bell()) return Put::no_bell;
+      wants_bell.store(0, std::memory_order_relaxed);
+    }
+    append(head, pieces);
+    return Put::done;
+  }
 
   struct Taken {
     Head head;
@@ -59,16 +69,18 @@ class Inbox {
 
  private:
   static std::uint32_t bytes_of(std::uint32_t message);
+  bool has_room(std::uint32_t message) const;
+  void append(const Head& head, std::span<const ByteSpan> pieces);
   void write(std::uint32_t at, const void* from, std::size_t bytes);
   void read(std::uint32_t at, void* to, std::size_t bytes) const;
 
   alignas(64) std::array<std::byte, kCapacity> bytes_;
 };
 
-/// Takes the lock for a scope.
+/// Takes the lock for a scope. Naps while the owner is stopped.
 class Locked {
  public:
-  explicit Locked(Inbox& inbox) : inbox_(inbox) { inbox_.lock.lock(); }
+  explicit Locked(Inbox& inbox);
   ~Locked() { inbox_.lock.unlock(); }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;

@@ -12,7 +12,7 @@
 /// in its inbox (inbox.h), and its socket is readable while it does.
 namespace verbatim::ulp::rds::local {
 
-inline constexpr std::uint32_t kMagic = 0x56724404;  // With the version of this file.
+inline constexpr std::uint32_t kMagic = 0x56724405;  // With the version of this file.
 /// To the broker, longer messages lie in a file beside the packet: one of 1 MiB fits into no
 /// socket.
 inline constexpr std::uint32_t kInlineBytesMax = 128 << 10;

@@ -6,6 +6,7 @@
 
 #include "base/processor.h"
 #include "base/time.h"
+#include "ulp/rds/local/bell.h"
 #include "ulp/rds/local/client.h"
 
 namespace verbatim::ulp::rds::local {
@@ -22,34 +23,14 @@ int fail(int error) {
   return -1;
 }
 
-ssize_t receive_packet(int fd, int flags) {
-  Head head;
-  iovec piece{&head, sizeof head};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  return calls().recvmsg(fd, &message, flags);
-}
-
-/// Under the lock, when the inbox is empty. Returns true if the bell is to be read afterwards.
-bool silence(Inbox& inbox) {
-  const auto relaxed = std::memory_order_relaxed;
-  if (inbox.is_rung.load(relaxed) == 0) return false;
-  inbox.is_rung.store(0, relaxed);
-  if (inbox.sleepers.load(relaxed) != 0) inbox.wants_bell.store(1, relaxed);
-  return true;
-}
-
 Inbox::Take take(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, bool stays,
                  Inbox::Taken& taken) {
   Inbox::Take result{};
-  bool is_rung = false;
   {
     const Locked locked(inbox);
     result = inbox.take(taken, pieces, count, stays);
-    if (inbox.is_empty()) is_rung = silence(inbox);
+    if (inbox.is_empty()) silence(fd, inbox);
   }
-  if (is_rung) receive_packet(fd, MSG_DONTWAIT);
   const bool has_room = inbox.used() <= inbox.limit.load(std::memory_order_relaxed) / 2;
   if (has_room && inbox.wants_room.load() != 0 && inbox.wants_room.exchange(0) != 0)
     tell(fd, Kind::room, 0);
@@ -69,18 +50,10 @@ bool spin(const Inbox& inbox) {
 
 /// Until there is something, or the socket's time is over. Signals end it as they end any receive.
 int sleep(int fd, Inbox& inbox) {
-  {
-    const Locked locked(inbox);
-    if (!inbox.is_empty()) return 0;
-    inbox.sleepers.fetch_add(1, std::memory_order_relaxed);
-    inbox.wants_bell.store(1, std::memory_order_relaxed);
-  }
+  if (!lie_down(inbox)) return 0;
   const ssize_t got = receive_packet(fd, MSG_PEEK);
   const int error = errno;
-  {
-    const Locked locked(inbox);
-    inbox.sleepers.fetch_sub(1, std::memory_order_relaxed);
-  }
+  get_up(fd, inbox, got > 0);
   if (got == 0) return fail(ENETDOWN);
   return got < 0 ? fail(error) : 0;
 }
@@ -88,8 +61,7 @@ int sleep(int fd, Inbox& inbox) {
 int nothing_yet(int fd) {
   static thread_local unsigned polls = 0;
   if (polls % kPollsPerYield == 0) sched_yield();
-  if (++polls % kPollsPerLook == 0 && receive_packet(fd, MSG_PEEK | MSG_DONTWAIT) == 0)
-    return fail(ENETDOWN);
+  if (++polls % kPollsPerLook == 0 && has_ended(fd)) return fail(ENETDOWN);
   return fail(EAGAIN);
 }
 
@@ -106,26 +78,33 @@ Inbox* open_inbox(int fd, const Address& bound, std::uint64_t* number) {
   return inbox;
 }
 
-void tell(int fd, Kind kind, std::uint64_t value) {
+bool has_ended(int fd) { return receive_packet(fd, MSG_PEEK | MSG_DONTWAIT) == 0; }
+
+bool tell(int fd, Kind kind, std::uint64_t value) {
   Head head{.kind = kind, .value = value};
   iovec piece{&head, sizeof head};
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   const int error = errno;
-  calls().sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const bool is_told = calls().sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   errno = error;
+  return is_told;
 }
 
 void arm(int fd, Inbox& inbox) {
   {
     const Locked locked(inbox);
+    inbox.sleepers.fetch_add(1, std::memory_order_relaxed);
     if (inbox.is_rung.load(std::memory_order_relaxed) != 0) return;
     inbox.wants_bell.store(1, std::memory_order_relaxed);
     if (inbox.is_empty()) return;
   }
+  // If the socket is full, the broker looks after it has read from it.
   tell(fd, Kind::bell, 0);
 }
+
+void disarm(Inbox& inbox) { inbox.sleepers.fetch_sub(1, std::memory_order_relaxed); }
 
 ssize_t receive(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, int flags,
                 Received& received) {
