@@ -100,8 +100,7 @@ int show(const ShowForm& form) {
 }
 
 void add_serve(CLI::App& nfs, int& exit_status) {
-  auto* command =
-      nfs.add_subcommand("serve", "Serve a folder, or a server's files, over RDMA");
+  auto* command = nfs.add_subcommand("serve", "Serve a folder, or a server's files, over RDMA");
   auto form = std::make_shared<UpForm>();
   add_service_options(*command, form->place);
   command->add_option("--to", form->to, "The NFS server, over TCP; default: 127.0.0.1, port 2049")
