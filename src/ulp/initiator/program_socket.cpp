@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "service/folder.h"
+#include "service/plain_path.h"
 
 namespace verbatim::ulp::initiator {
 
 Result<std::unique_ptr<ProgramSocket>> ProgramSocket::create(service::Loop& loop,
                                                              const std::string& path,
                                                              ProgramHandler& handler) {
+  if (auto fits = service::check_plain_path(path); !fits) return std::unexpected(fits.error());
   auto listener = service::listen_at(path);
   if (!listener) return std::unexpected(listener.error());
   std::unique_ptr<ProgramSocket> made(new ProgramSocket(loop, path, std::move(*listener), handler));

@@ -11,6 +11,7 @@
 
 #include "service/daemon.h"
 #include "service/folder.h"
+#include "service/plain_path.h"
 #include "ulp/rds/driver/node.h"
 
 namespace verbatim::ulp::rds {
@@ -50,9 +51,9 @@ class RdsService {
   Result<void> open(service::Daemon& daemon, bool ends_idle) {
     const auto folder = service::RuntimeFolder::open();
     if (!folder) return std::unexpected(folder.error());
-    auto node = Node::create(daemon.loop(),
-                             fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name()),
-                             has_direct_path());
+    const auto path = fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name());
+    if (auto fits = service::check_plain_path(path); !fits) return fits;
+    auto node = Node::create(daemon.loop(), path, has_direct_path());
     if (!node) return std::unexpected(node.error());
     node_ = std::move(*node);
     if (ends_idle) idleness_ = std::make_unique<Idleness>(daemon.loop(), *node_);

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include "service/folder.h"
+#include "service/plain_path.h"
 
 namespace verbatim::ulp::target {
 
 Result<std::unique_ptr<TreeSocket>> TreeSocket::create(service::Loop& loop, const std::string& path,
                                                        Handler handler) {
+  if (auto fits = service::check_plain_path(path); !fits) return std::unexpected(fits.error());
   auto listener = service::listen_at(path);
   if (!listener) return std::unexpected(listener.error());
   std::unique_ptr<TreeSocket> made(
