@@ -95,13 +95,15 @@ def copies_there_and_back(bench):
 
 def nobody_else_reaches_the_server(bench):
     """It believes whoever does, and each user of a machine reaches its ports."""
-    status = bench.show("a")
-    if not status["is_apart"]:
+    if not bench.show("a")["is_apart"]:
         print("no network namespace: the server shares this one's")
-        return
+    elif strangers_reach(bench):
+        raise Failure("a stranger reaches nfs-ganesha")
+
+
+def strangers_reach(bench):
     with socket.socket() as stranger:
-        if stranger.connect_ex(("127.0.0.1", int(status["to"].split(":")[1]))) == 0:
-            raise Failure("a stranger reaches nfs-ganesha")
+        return stranger.connect_ex(("127.0.0.1", int(bench.show("a")["to"].split(":")[1]))) == 0
 
 
 def child_of(process):
@@ -124,6 +126,22 @@ def serves_again_after_a_gateway_was_killed(bench):
     wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the gateway to end")
     bench.serve()
     wait_until(lambda: bench.run("nfs-cat", bench.url("below/file9")).stdout == b"file9", SECONDS, "the file")
+
+
+def warns_without_a_network_of_its_own(bench):
+    """Serves as well where namespaces are not to be had, and says who reaches the folder then."""
+    if bench.run("unshare", "-Ur", "true").returncode != 0:
+        return
+    bench.verbatim("down", *bench.testbed.run_options("a"))
+    serve = [f"{bench.testbed.build}/bin/verbatim", "nfs", "serve", bench.data, *bench.testbed.run_options("a"),
+             "--listen", bench.place]
+    done = bench.run("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh",
+                     *serve)
+    if done.returncode != 0 or b"every user of this machine reads and writes" not in done.stderr:
+        raise Failure(f"serve: status {done.returncode}\n{done.stderr.decode()}")
+    wait_until(lambda: bench.run("nfs-cat", bench.url("below/file7")).stdout == b"file7", SECONDS, "the file")
+    if bench.show("a")["is_apart"] or not strangers_reach(bench):
+        raise Failure(f"it is apart: {bench.show('a')}")
 
 
 def says_what_is_wrong(bench):
@@ -163,7 +181,8 @@ def run_parts(bench, parts):
 
 
 PARTS = (lists_a_folder, copies_there_and_back, nobody_else_reaches_the_server,
-         serves_again_after_the_server_was_killed, serves_again_after_a_gateway_was_killed, says_what_is_wrong)
+         serves_again_after_the_server_was_killed, serves_again_after_a_gateway_was_killed,
+         warns_without_a_network_of_its_own, says_what_is_wrong)
 
 
 def network_was_bad(bench):

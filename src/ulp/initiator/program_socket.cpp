@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "service/folder.h"
-#include "service/plain_path.h"
 
 namespace verbatim::ulp::initiator {
 

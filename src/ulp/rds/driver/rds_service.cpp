@@ -11,7 +11,6 @@
 
 #include "service/daemon.h"
 #include "service/folder.h"
-#include "service/plain_path.h"
 #include "ulp/rds/driver/node.h"
 
 namespace verbatim::ulp::rds {

@@ -87,6 +87,7 @@ int run_nfs_doorkeeper(int argc, char** argv) {
   if (argc < 4) return fmt::print(stderr, "'verbatim-ulpd nfs-serve' starts it\n"), 2;
   service::Channel door(UniqueFd(kDoorDescriptor), kDoorProtocol);
   fcntl(door.fd(), F_SETFD, FD_CLOEXEC);
+  prctl(PR_SET_NAME, "nfs-doorkeeper");
   const bool has_network = argv[1] != std::string_view("own") || enter_own_network();
   const int code = has_network ? 0 : errno;
   if (!tell(door, DoorMessage::report, code, {}) || !has_network) return 1;

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "service/plain_path.h"
+#include "service/folder.h"
 
 namespace verbatim::ulp::target {
 namespace {
