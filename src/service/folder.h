@@ -89,4 +89,9 @@ Result<UniqueFd> connect_to(const std::string& path, TimeNs patience = 8 * kSeco
 /// Returns a SOCK_SEQPACKET socket that listens at the path; removes an older file there.
 Result<UniqueFd> listen_at(const std::string& path);
 
+/// ENAMETOOLONG, and what helps, unless a socket's address has room for the path. `listen_at` and
+/// `connect_to` know a way around that; what is preloaded into programs and other people's programs
+/// do not.
+Result<void> check_plain_path(const std::string& path);
+
 }  // namespace verbatim::service

@@ -177,5 +177,13 @@ TEST(NodeName, OnlyPlainNamesAreNames) {
   EXPECT_FALSE(check_node_name(std::string(64, 'a')));
 }
 
+TEST(PlainPath, IsWhatASocketsAddressHasRoomFor) {
+  EXPECT_TRUE(check_plain_path(std::string(107, 'x')));
+  const auto refused = check_plain_path(std::string(108, 'x'));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ENAMETOOLONG);
+  EXPECT_NE(refused.error().text.find("set XDG_RUNTIME_DIR"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace verbatim::service

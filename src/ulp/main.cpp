@@ -8,6 +8,7 @@
 #include "ulp/ipoib/driver/ipoib_service.h"
 #include "ulp/lnet/driver/lnet_service.h"
 #include "ulp/rds/driver/rds_service.h"
+#include "ulp/rpcrdma/gateway/doorkeeper.h"
 #include "ulp/rpcrdma/gateway/nfs_service.h"
 #include "ulp/target/target_service.h"
 
@@ -47,6 +48,9 @@ int main(int argc, char** argv) {
   if (word == "--help") return print_help(), 0;
   if (word == "--version") return fmt::print("verbatim-ulpd {}\n", VERBATIM_VERSION), 0;
   const auto kind = std::ranges::find(kKinds, word, &Kind::name);
+  // No daemon: a part of nfs-serve's.
+  if (word == "nfs-doorkeeper")
+    return verbatim::ulp::rpcrdma::run_nfs_doorkeeper(argc - 1, argv + 1);
   if (kind != std::end(kKinds)) return kind->run(argc - 1, argv + 1);
   fmt::print(stderr, "verbatim-ulpd: which kind of daemon is '{}'? See verbatim-ulpd --help\n",
              word);

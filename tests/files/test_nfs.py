@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -92,11 +93,31 @@ def copies_there_and_back(bench):
             raise Failure("what was read differs")
 
 
+def nobody_else_reaches_the_server(bench):
+    """It believes whoever does, and each user of a machine reaches its ports."""
+    if not bench.show("a")["is_apart"]:
+        print("no network namespace: the server shares this one's")
+    elif strangers_reach(bench):
+        raise Failure("a stranger reaches nfs-ganesha")
+
+
+def strangers_reach(bench):
+    with socket.socket() as stranger:
+        return stranger.connect_ex(("127.0.0.1", int(bench.show("a")["to"].split(":")[1]))) == 0
+
+
+def child_of(process):
+    return subprocess.run(["pgrep", "-P", str(process)], check=True, capture_output=True, text=True).stdout.split()[0]
+
+
 def serves_again_after_the_server_was_killed(bench):
-    subprocess.run(["pkill", "-KILL", "-P", str(bench.show("a")["process"])], check=True)
-    wait_until(lambda: bench.run("nfs-cat", bench.url("below/file7")).stdout == b"file7", SECONDS, "the file")
-    if bench.show("a")["server_restarts"] != 1:
-        raise Failure(f"nfs-ganesha was not started again: {bench.show('a')}")
+    """First its doorkeeper, then itself."""
+    gateway = bench.show("a")["process"]
+    for restarts, find in ((1, lambda: child_of(gateway)), (2, lambda: child_of(child_of(gateway)))):
+        os.kill(int(find()), signal.SIGKILL)
+        wait_until(lambda: bench.show("a")["server_restarts"] == restarts, SECONDS, "nfs-ganesha to be started again")
+        wait_until(lambda: bench.run("nfs-cat", bench.url("below/file7")).stdout == b"file7", SECONDS, "the file")
+        nobody_else_reaches_the_server(bench)
 
 
 def serves_again_after_a_gateway_was_killed(bench):
@@ -105,6 +126,22 @@ def serves_again_after_a_gateway_was_killed(bench):
     wait_until(lambda: not os.path.exists(f"/proc/{process}"), SECONDS, "the gateway to end")
     bench.serve()
     wait_until(lambda: bench.run("nfs-cat", bench.url("below/file9")).stdout == b"file9", SECONDS, "the file")
+
+
+def warns_without_a_network_of_its_own(bench):
+    """Serves as well where namespaces are not to be had, and says who reaches the folder then."""
+    if bench.run("unshare", "-Ur", "true").returncode != 0:
+        return
+    bench.verbatim("down", *bench.testbed.run_options("a"))
+    serve = [f"{bench.testbed.build}/bin/verbatim", "nfs", "serve", bench.data, *bench.testbed.run_options("a"),
+             "--listen", bench.place]
+    done = bench.run("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh",
+                     *serve)
+    if done.returncode != 0 or b"every user of this machine reads and writes" not in done.stderr:
+        raise Failure(f"serve: status {done.returncode}\n{done.stderr.decode()}")
+    wait_until(lambda: bench.run("nfs-cat", bench.url("below/file7")).stdout == b"file7", SECONDS, "the file")
+    if bench.show("a")["is_apart"] or not strangers_reach(bench):
+        raise Failure(f"it is apart: {bench.show('a')}")
 
 
 def says_what_is_wrong(bench):
@@ -143,8 +180,9 @@ def run_parts(bench, parts):
         bench.down()
 
 
-PARTS = (lists_a_folder, copies_there_and_back, serves_again_after_the_server_was_killed,
-         serves_again_after_a_gateway_was_killed, says_what_is_wrong)
+PARTS = (lists_a_folder, copies_there_and_back, nobody_else_reaches_the_server,
+         serves_again_after_the_server_was_killed, serves_again_after_a_gateway_was_killed,
+         warns_without_a_network_of_its_own, says_what_is_wrong)
 
 
 def network_was_bad(bench):

@@ -1,6 +1,7 @@
 """A program with RDS sockets, as the C library offers them: rds_sockets.py ADDRESS checks names, options, waiting,
 descriptors and errors. It talks to itself alone."""
 
+import ctypes
 import errno
 import os
 import select
@@ -96,6 +97,28 @@ def check_messages(own):
     assert select.select([here], [], [], 20)[0] and here.recvfrom(1) == (b"", (own, 0))
 
 
+def check_pieces(own):
+    """What is wrong with the pieces of a message is found before any is read or written."""
+    one = rds_socket(own, 0)
+    one.connect(one.getsockname())
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    class Piece(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
+
+    pieces = (Piece * 1025)()
+    for call in (libc.writev, libc.readv):
+        for count in (-1, -(1 << 31), 1025):
+            ctypes.set_errno(0)
+            assert call(one.fileno(), pieces, count) == -1 and ctypes.get_errno() == errno.EINVAL, (call, count)
+    for sizes, error in (((1 << 63, 1 << 63), errno.EINVAL), ((1 << 20, 1), errno.EMSGSIZE),
+                         ((1 << 62, 1 << 62, 1 << 62, 1 << 62), errno.EMSGSIZE)):
+        for piece, size in zip(pieces, sizes):
+            piece.bytes = size
+        assert libc.writev(one.fileno(), pieces, len(sizes)) == -1 and ctypes.get_errno() == error, sizes
+    assert refused(one.recv, 1, socket.MSG_DONTWAIT) == errno.EAGAIN
+
+
 def check_waiting(own):
     one = rds_socket(own, 0)
     waits = select.epoll()
@@ -165,7 +188,8 @@ def check_descriptors(own):
 
 def main():
     own = sys.argv[1]
-    for check in (check_names, check_options, check_messages, check_waiting, check_congestion, check_descriptors):
+    for check in (check_names, check_options, check_messages, check_pieces, check_waiting, check_congestion,
+                  check_descriptors):
         check(own)
         print(f"{check.__name__}: ok", flush=True)
 

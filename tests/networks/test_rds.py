@@ -31,10 +31,10 @@ class RdsNodes:
     def run_options(self, node):
         return [*super().run_options(node), "--rds", *(("--fault", self.faults) if self.faults else ())]
 
-    def rds(self, command, node, *words, fails=False):
+    def rds(self, command, node, *words, fails=False, **variables):
         options = [*super().run_options(node), *words]
-        done = subprocess.run([f"{self.build}/bin/verbatim", "rds", command, *options], env=self.environment(),
-                              check=False, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run([f"{self.build}/bin/verbatim", "rds", command, *options], check=False,
+                              env=self.environment() | variables, capture_output=True, text=True, timeout=SECONDS)
         if fails is not None and (done.returncode != 0) != fails:
             raise Failure(f"verbatim rds {command}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
@@ -151,7 +151,17 @@ def ends_with_its_programs(testbed):
         raise Failure("what is not there is not shown as such")
 
 
-PARTS = (ping, sockets, messages, order, memory, late_reader, killed_broker, ends_with_its_programs)
+def long_runtime_folder(testbed):
+    """Programs could not reach the broker: it says so, and does not serve."""
+    folder = os.path.join(testbed.folder, "x" * 100)
+    os.mkdir(folder, 0o700)
+    told = testbed.rds("up", "c", fails=True, XDG_RUNTIME_DIR=folder)
+    if "set XDG_RUNTIME_DIR" not in told or "shorter" not in told:
+        raise Failure(f"a long runtime folder: {told}")
+
+
+PARTS = (ping, sockets, messages, order, memory, late_reader, killed_broker, ends_with_its_programs,
+         long_runtime_folder)
 
 
 def main():

@@ -91,6 +91,36 @@ def makes_a_disk(bench):
         raise Failure(f"show tells: {listens}")
 
 
+def listens_at_all_of_a_node(bench):
+    """A portal at :: is one at each address of the node, and at no other of the machine."""
+    port = str(bench.testbed.free_port())
+    own = f"TCP {bench.testbed.address('a')}:{port}"
+    bench.targetcli(f"{TPG}/portals", "create", "::0", port)
+    if own not in bench.show()["listens"] or "TCP [" in bench.show()["listens"]:
+        raise Failure(f"show tells: {bench.show()['listens']}")
+    bench.targetcli(f"{TPG}/portals", "delete", "::0", port)
+    if not os.path.exists("/proc/net/if_inet6"):
+        return
+    six, program = ["--node", "six", "--address", "::1"], f"{bench.testbed.build}/bin/verbatim"
+    environment = bench.testbed.environment() | {"HOME": bench.home, "XDG_CONFIG_HOME": f"{bench.home}/.config"}
+
+    def on_six(*words):
+        done = subprocess.run([program, *words], env=environment, check=False, capture_output=True, text=True,
+                              timeout=SECONDS)
+        if done.returncode != 0:
+            raise Failure(f"{words}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+    portals = ["run", *six, "--", "targetcli", f"{TPG}/portals"]
+    try:
+        on_six("run", *six, "--", "targetcli", "/iscsi", "create", IQN)
+        on_six(*portals, "delete", "0.0.0.0", "3260")
+        on_six(*portals, "create", "::0", port)
+        if f"TCP [::1]:{port}" not in on_six("target", "show", *six):
+            raise Failure(f"the node at ::1 tells: {on_six('target', 'show', *six)}")
+    finally:
+        on_six("target", "down", *six)
+
+
 def serves_what_changes(bench):
     """Units come and go under a session that stays."""
     reader = bench.testbed.start("b", ["qemu-io", "-f", "raw", "-c", "read 0 4096", "-c", "sleep 60000", bench.url()])
@@ -269,8 +299,8 @@ def answers_as_the_kernel(bench):
     takes_the_kernels_configuration(bench, expected)
 
 
-PARTS = (makes_a_disk, serves_what_changes, admits_by_acl, keeps_what_is_saved, serves_nvme, serves_srp,
-         answers_as_the_kernel)
+PARTS = (makes_a_disk, listens_at_all_of_a_node, serves_what_changes, admits_by_acl, keeps_what_is_saved, serves_nvme,
+         serves_srp, answers_as_the_kernel)
 
 
 def main():

@@ -90,7 +90,7 @@ def folder_of(root, group):
 
 def is_test(root, name):
     group, rest = name.split(".", 1)
-    if group in ("attacks", "programs", "offload"):
+    if group in ("attacks", "files", "programs", "offload"):
         folder = root / "tests" / group
         return (folder / f"test_{rest}.py").exists() or re.search(
             rf"\b{rest}\b", (folder / "CMakeLists.txt").read_text(encoding="utf-8")) is not None

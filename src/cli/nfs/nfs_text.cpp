@@ -22,6 +22,9 @@ std::string nfs_text(const nlohmann::json& status) {
   std::string text = fmt::format(
       "nfs {} {} listens at {}, {} at {}\n", is_client ? "client" : "serve", word(status, "name"),
       word(status, "listens"), is_client ? "server over RDMA" : "server", word(status, "to"));
+  if (!status.value("is_apart", true))
+    text += fmt::format("  every user of this machine reads and writes the folder through {}\n",
+                        word(status, "to"));
   for (const auto& one : status.value("connections", none)) {
     text += fmt::format(
         "  {}: {} calls, {} replies, {} refused, {} bytes read, {} bytes written by RDMA\n",

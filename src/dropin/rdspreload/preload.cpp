@@ -1,6 +1,7 @@
 // Sending and receiving.
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include <fcntl.h>
@@ -83,6 +84,14 @@ bool put_straight(int fd, Socket& socket, const local::Address& to, const msghdr
   }
 }
 
+/// That of readv and writev, which say EINVAL themselves to a count that is none.
+msghdr message_of(const iovec* pieces, int count) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<std::size_t>(count);
+  return message;
+}
+
 ssize_t send_message(int fd, const msghdr& message, int flags) {
   if ((flags & ~MSG_DONTWAIT) != 0) return fail(EOPNOTSUPP);
   local::Address to{.ipv6 = {}};
@@ -91,8 +100,13 @@ ssize_t send_message(int fd, const msghdr& message, int flags) {
     if (!local::to_address(name, message.msg_namelen, to)) return -1;
   }
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < message.msg_iovlen; ++i) bytes += message.msg_iov[i].iov_len;
-  if (bytes > kMessageBytesMax) return fail(EMSGSIZE);
+  if (message.msg_iovlen > IOV_MAX) return fail(EMSGSIZE);
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const std::size_t more = message.msg_iov[i].iov_len;
+    if (more > SSIZE_MAX) return fail(EINVAL);
+    if (more > kMessageBytesMax - bytes) return fail(EMSGSIZE);
+    bytes += more;
+  }
   SocketUse socket(fd);
   if (!socket || !is_ready(fd, socket, message.msg_namelen == 0)) return -1;
   const bool has_more = has_operations(message);
@@ -259,18 +273,16 @@ EXPORT ssize_t read(int fd, void* buffer, size_t size) {
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(writev);
   if (!is_rds(fd)) return plain(fd, pieces, count);
-  msghdr message{};
-  message.msg_iov = const_cast<iovec*>(pieces);
-  message.msg_iovlen = static_cast<size_t>(count);
+  if (count < 0 || count > IOV_MAX) return fail(EINVAL);
+  const msghdr message = message_of(pieces, count);
   return send_message(fd, message, 0);
 }
 
 EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
   static auto* const plain = VERBATIM_NEXT(readv);
   if (!is_rds(fd)) return plain(fd, pieces, count);
-  msghdr message{};
-  message.msg_iov = const_cast<iovec*>(pieces);
-  message.msg_iovlen = static_cast<size_t>(count);
+  if (count < 0 || count > IOV_MAX) return fail(EINVAL);
+  msghdr message = message_of(pieces, count);
   return receive_message(fd, message, 0);
 }
 

@@ -15,6 +15,7 @@ namespace verbatim::ulp::initiator {
 Result<std::unique_ptr<ProgramSocket>> ProgramSocket::create(service::Loop& loop,
                                                              const std::string& path,
                                                              ProgramHandler& handler) {
+  if (auto fits = service::check_plain_path(path); !fits) return std::unexpected(fits.error());
   auto listener = service::listen_at(path);
   if (!listener) return std::unexpected(listener.error());
   std::unique_ptr<ProgramSocket> made(new ProgramSocket(loop, path, std::move(*listener), handler));

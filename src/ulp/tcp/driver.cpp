@@ -97,19 +97,30 @@ Result<Driver::Peer*> Driver::make_peer(UniqueFd socket, std::uint32_t events) {
   if (place == peers_.end())
     return refuse(ENOBUFS, fmt::format("TCP: {} connections are the most", peers_.size()));
   const auto index = static_cast<std::uint32_t>(place - peers_.begin());
-  set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   *place = std::make_unique<Peer>();
   Peer& peer = **place;
-  peer.socket = std::move(socket);
   peer.id = rdma::connection_id(options_.first_number + index, counts_[index]++);
-  peer.events = events;
   peer.is_known = true;
   ++count_;
+  if (socket) take_socket(peer, std::move(socket), events);
+  return &peer;
+}
+
+void Driver::take_socket(Peer& peer, UniqueFd socket, std::uint32_t events) {
+  set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  peer.socket = std::move(socket);
+  peer.events = events;
   const auto watched =
       loop_.watch(peer.socket.get(), events,
                   [this, &peer](std::uint32_t ready, TimeNs at) { on_ready(peer, ready, at); });
   if (!watched) end(peer, watched.error().text);
-  return &peer;
+}
+
+void Driver::take_socket(ConnectionId connection, Result<UniqueFd> socket) {
+  Peer* const peer = find(connection);
+  if (peer == nullptr || peer->is_ending) return;
+  if (!socket) return end(*peer, socket.error().text);
+  take_socket(*peer, std::move(*socket), EPOLLOUT);
 }
 
 /// A peer that is one too many is closed at once.
@@ -121,16 +132,26 @@ void Driver::add(UniqueFd socket, ListenerId listener, TimeNs now) {
     handler_.on_requested({listener, (*peer)->id, std::move(meeting)}, now);
 }
 
-Result<ConnectionId> Driver::connect(const SocketAddress& to) {
+Result<UniqueFd> Driver::begin_connect(const SocketAddress& to) {
   const auto what = [&] { return fmt::format("TCP to {}", to.text()); };
   UniqueFd socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return refuse_errno(what());
   if (::connect(socket.get(), to.data(), to.size()) != 0 && errno != EINPROGRESS)
     return refuse_errno(what());
-  const auto peer = make_peer(std::move(socket), EPOLLOUT);
+  return socket;
+}
+
+Result<ConnectionId> Driver::connect(const SocketAddress& to) {
+  auto socket = options_.connector == nullptr ? begin_connect(to) : UniqueFd();
+  if (!socket) return std::unexpected(socket.error());
+  const auto peer = make_peer(std::move(*socket), EPOLLOUT);
   if (!peer) return std::unexpected(peer.error());
   (*peer)->is_connecting = true;
-  return (*peer)->id;
+  const ConnectionId id = (*peer)->id;
+  if (options_.connector != nullptr)
+    options_.connector->connect(
+        to, [this, id](Result<UniqueFd> made) { take_socket(id, std::move(made)); });
+  return id;
 }
 
 void Driver::on_connected(Peer& peer, TimeNs now) {
@@ -304,8 +325,7 @@ void Driver::on_time(TimeNs now) {
 }
 
 void Driver::finish(Peer& peer, TimeNs now) {
-  loop_.unwatch(peer.socket.get());
-  shutdown(peer.socket.get(), SHUT_RDWR);
+  if (peer.socket) loop_.unwatch(peer.socket.get()), shutdown(peer.socket.get(), SHUT_RDWR);
   peer.socket.reset();
   const auto out = std::exchange(peer.out, {});
   for (const Out& one : out) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,18 @@ namespace verbatim::ulp::tcp {
 using rdma::ConnectionId;
 using rdma::ListenerId;
 
+/// Makes sockets elsewhere, as in another network namespace.
+class Connector {
+ public:
+  /// A socket whose connect is under way or done, or why there is none.
+  using Give = std::function<void(Result<UniqueFd> socket)>;
+  /// Calls `give` once, now or later. Does not wait.
+  virtual void connect(const SocketAddress& to, Give give) = 0;
+
+ protected:
+  ~Connector() = default;
+};
+
 /// Carries connections over TCP, for the same handlers as the adapter's driver.
 class Driver final : public rdma::Carrier, public service::Source {
  public:
@@ -24,6 +37,7 @@ class Driver final : public rdma::Carrier, public service::Source {
     std::uint32_t first_number =
         0;  // Of connections, where a handler has those of an adapter, too.
     std::uint32_t first_listener = 0;
+    Connector* connector = nullptr;  // Null: this process makes the sockets. Gives none after it.
   };
   /// Both outlive it.
   Driver(rdma::Handler& handler, service::Loop& loop, const Options& options);
@@ -86,7 +100,10 @@ class Driver final : public rdma::Carrier, public service::Source {
   void touch(Peer& peer);
   void on_connections(const Listener& listener, TimeNs now);
   void add(UniqueFd socket, ListenerId listener, TimeNs now);
+  Result<UniqueFd> begin_connect(const SocketAddress& to);
+  void take_socket(ConnectionId connection, Result<UniqueFd> socket);
   Result<Peer*> make_peer(UniqueFd socket, std::uint32_t events);
+  void take_socket(Peer& peer, UniqueFd socket, std::uint32_t events);
   void on_connected(Peer& peer, TimeNs now);
   void on_ready(Peer& peer, std::uint32_t events, TimeNs now);
   void read(Peer& peer, TimeNs now);

@@ -14,7 +14,7 @@ namespace {
 class Echo final : public rdma::Handler {
  public:
   Driver* driver = nullptr;
-  std::vector<ConnectionId> connections;
+  std::vector<ConnectionId> connections, established;
   std::vector<ReceiveId> kept;
   std::vector<std::string> ends;
   int done = 0;
@@ -25,6 +25,9 @@ class Echo final : public rdma::Handler {
   void on_requested(const rdma::Requested& requested, TimeNs) override {
     connections.push_back(requested.connection);
     EXPECT_TRUE(driver->accept(requested.connection, {}, {}));
+  }
+  void on_established(const rdma::Established& one, TimeNs, WorkList&) override {
+    established.push_back(one.connection);
   }
   ReceiveUse on_message(ConnectionId connection, const Message& message, TimeNs now,
                         WorkList&) override {
@@ -145,6 +148,37 @@ TEST_F(TcpDriver, APeerThatDoesNotReadIsNotRead) {
     if (sent < 0) break;
   }
   EXPECT_LT(::send(socket.get(), text.data(), text.size(), MSG_DONTWAIT), 0);
+}
+
+/// Gives sockets when the test wants it.
+class SlowConnector final : public Connector {
+ public:
+  std::vector<Give> waiting;
+
+ private:
+  void connect(const SocketAddress&, Give give) override { waiting.push_back(std::move(give)); }
+};
+
+TEST_F(TcpDriver, AConnectorsSocketComesLaterOrNever) {
+  SlowConnector connector;
+  Echo handler;
+  Driver driver(handler, *loop_, {.connections_max = 3, .connector = &connector});
+  handler.driver = &driver;
+  const auto given = driver.connect(place_), refused = driver.connect(place_);
+  const auto ended = driver.connect(place_);
+  ASSERT_TRUE(given && refused && ended);
+  EXPECT_FALSE(driver.connect(place_));  // Those that wait count.
+  driver.disconnect(*ended, "over", 0);
+  turn();
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  ASSERT_EQ(::connect(socket.get(), place_.data(), place_.size()), 0);
+  connector.waiting.at(0)(std::move(socket));
+  connector.waiting.at(1)(refuse(ECONNREFUSED, "nobody is there"));
+  connector.waiting.at(2)(UniqueFd(::socket(AF_INET, SOCK_STREAM, 0)));  // Too late.
+  turn();
+  EXPECT_EQ(handler.established, std::vector{*given});
+  EXPECT_EQ(handler.ends, (std::vector<std::string>{"over", "nobody is there"}));
+  EXPECT_EQ(driver.connection_count(), 1u);
 }
 
 TEST_F(TcpDriver, WhatCannotBeListenedAtIsToldInWords) {

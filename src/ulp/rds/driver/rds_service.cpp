@@ -50,9 +50,9 @@ class RdsService {
   Result<void> open(service::Daemon& daemon, bool ends_idle) {
     const auto folder = service::RuntimeFolder::open();
     if (!folder) return std::unexpected(folder.error());
-    auto node = Node::create(daemon.loop(),
-                             fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name()),
-                             has_direct_path());
+    const auto path = fmt::format("{}/ulp+rds+{}.programs", folder->path(), daemon.name());
+    if (auto fits = service::check_plain_path(path); !fits) return fits;
+    auto node = Node::create(daemon.loop(), path, has_direct_path());
     if (!node) return std::unexpected(node.error());
     node_ = std::move(*node);
     if (ends_idle) idleness_ = std::make_unique<Idleness>(daemon.loop(), *node_);

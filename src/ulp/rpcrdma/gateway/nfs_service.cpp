@@ -76,7 +76,9 @@ class NfsService {
           nlohmann::json status = relay_->status();
           status.update({{"listens", listens}, {"to", connects}});
           if (!folder.empty())
-            status.update({{"folder", folder}, {"server_restarts", ganesha_->restarts()}});
+            status.update({{"folder", folder},
+                           {"is_apart", ganesha_->is_apart()},
+                           {"server_restarts", ganesha_->restarts()}});
           return status;
         });
     daemon.on_stop([this, &daemon] { relay_->disconnect_all(daemon.loop().now()); },
@@ -112,7 +114,8 @@ class NfsService {
     tcp_ = std::make_unique<tcp::Driver>(
         *relay_, loop,
         tcp::Driver::Options{.first_number = Relay::kFirstStream,
-                             .first_listener = Relay::kFirstStreamListener});
+                             .first_listener = Relay::kFirstStreamListener,
+                             .connector = ganesha_.get()});
     relay_->use({.rdma = *rdma_,
                  .tcp = *tcp_,
                  .pools = {records_.pool(), chunks_.pool()},

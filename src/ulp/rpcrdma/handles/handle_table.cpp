@@ -3,8 +3,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include <dirent.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,15 @@ std::string path_of(int at) {
   const std::string link = "/proc/self/fd/" + std::to_string(at);
   const ssize_t bytes = readlink(link.c_str(), path.data(), path.size());
   return bytes > 0 ? std::string(path.data(), static_cast<std::size_t>(bytes)) : std::string();
+}
+
+/// Bytes that no client knows. Without the call's there are those of its memory's place.
+std::string salt() {
+  std::array<char, 16> bytes{};
+  const char* const place = bytes.data();
+  std::memcpy(bytes.data(), &place, sizeof place);
+  [[maybe_unused]] const ssize_t got = getrandom(bytes.data(), bytes.size(), GRND_NONBLOCK);
+  return {bytes.data(), bytes.size()};
 }
 
 }  // namespace
@@ -42,7 +53,24 @@ std::string key_of(int at, const char* name) {
   return done == 0 ? key_of(handle) : std::string();
 }
 
+SeenHandles::SeenHandles() : salt_(salt()) {}
+
+std::array<std::size_t, 2> SeenHandles::places_of(const std::string& key) const {
+  const std::uint64_t hash = std::hash<std::string>()(salt_ + key);
+  return {hash % kBits, (hash >> 32) % kBits};
+}
+
+void SeenHandles::put(const std::string& key) {
+  for (const std::size_t place : places_of(key)) bits_[place] = true;
+}
+
+bool SeenHandles::may_contain(const std::string& key) const {
+  const auto places = places_of(key);
+  return bits_[places[0]] && bits_[places[1]];
+}
+
 void HandleTable::put(const std::string& key, std::string path) {
+  seen_.put(key);
   if (paths_.size() >= kEntriesMax) paths_.clear();
   gone_.erase(key);
   paths_[key] = std::move(path);
@@ -90,7 +118,9 @@ void HandleTable::look_through(const std::string& folder, int depth) {
 int HandleTable::open(const std::string& key, int flags) {
   const std::lock_guard lock(mutex_);
   if (const auto fd = open_known(key, flags)) return *fd;
-  if (!gone_.contains(key)) {
+  const bool was_given = searches_ == 0 || seen_.may_contain(key);
+  if (was_given && !gone_.contains(key)) {
+    ++searches_;
     if (const std::string root = key_of(AT_FDCWD, exported_.c_str()); !root.empty())
       put(root, exported_);
     look_through(exported_, 0);

@@ -62,6 +62,22 @@ TEST_F(Handles, AFileThatIsNoMoreIsStaleAndItsSuccessorIsNot) {
   EXPECT_EQ(read(table, key("below/file")), "next");
 }
 
+/// Each search reads the whole folder, and all wait for it.
+TEST_F(Handles, MadeUpOnesAreRefusedWithoutASearch) {
+  HandleTable table(folder_);
+  const std::string handle = key("below/file");
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(read(table, handle + std::to_string(i)), "stale");
+  EXPECT_EQ(table.searches(), 1u);
+  fs::rename(folder_ / "below", folder_ / "beside");  // One that was seen is still looked for.
+  EXPECT_EQ(read(table, handle), "text");
+  EXPECT_EQ(table.searches(), 2u);
+  write("new", "new");  // One that a server gives after the search, by its call.
+  const std::string later = key("new");
+  table.add(later, AT_FDCWD, (folder_ / "new").c_str());
+  fs::rename(folder_ / "new", folder_ / "newer");
+  EXPECT_EQ(read(table, later), "new");
+}
+
 TEST_F(Handles, ALinkIsNotFollowed) {
   HandleTable table(folder_);
   fs::create_symlink("/etc/passwd", folder_ / "link");

@@ -7,17 +7,9 @@
 
 #include "base/log.h"
 #include "ulp/engine/portals.h"
+#include "ulp/tcp/node_addresses.h"
 
 namespace verbatim::ulp::target {
-namespace {
-
-SocketAddress address_of(const Gid& gid, std::uint16_t port) {
-  const auto& b = gid.bytes;
-  return gid.is_ipv4_mapped() ? SocketAddress::ipv4({b[12], b[13], b[14], b[15]}, port)
-                              : SocketAddress::ipv6(b, port);
-}
-
-}  // namespace
 
 Result<SocketAddress> portal_address(const std::string& name) {
   const std::size_t colon = std::min(name.rfind(':'), name.size());
@@ -35,14 +27,9 @@ Result<SocketAddress> portal_address(const std::string& name) {
 /// Of any address: those that the device has. Nodes of one machine don't take each other's.
 std::vector<SocketAddress> IscsiPortals::addresses_of(const SocketAddress& portal) const {
   if (!is_any(portal)) return {portal};
-  std::vector<SocketAddress> addresses;
-  for (const Gid& gid : driver_.device().port().gids) {
-    const SocketAddress address = address_of(gid, portal.port());
-    const bool is_of_family = address.is_ipv4() || portal.is_ipv6();
-    if (is_of_family && !address.is_link_local() &&
-        std::ranges::find(addresses, address) == addresses.end())
-      addresses.push_back(address);
-  }
+  auto addresses = tcp::node_addresses(driver_.device(), portal.port());
+  if (portal.is_ipv4())
+    std::erase_if(addresses, [](const SocketAddress& one) { return one.is_ipv6(); });
   return addresses;
 }
 

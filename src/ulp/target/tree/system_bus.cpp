@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "service/folder.h"
+
 namespace verbatim::ulp::target {
 namespace {
 
@@ -97,7 +99,7 @@ bool take_bus_message(std::string& in, std::uint32_t serial, std::string& answer
 Result<std::unique_ptr<SystemBus>> SystemBus::create(service::Loop& loop, const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return refuse(ENAMETOOLONG, path);
+  if (auto fits = service::check_plain_path(path); !fits) return std::unexpected(fits.error());
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   unlink(path.c_str());

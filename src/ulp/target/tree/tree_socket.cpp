@@ -13,6 +13,7 @@ namespace verbatim::ulp::target {
 
 Result<std::unique_ptr<TreeSocket>> TreeSocket::create(service::Loop& loop, const std::string& path,
                                                        Handler handler) {
+  if (auto fits = service::check_plain_path(path); !fits) return std::unexpected(fits.error());
   auto listener = service::listen_at(path);
   if (!listener) return std::unexpected(listener.error());
   std::unique_ptr<TreeSocket> made(
