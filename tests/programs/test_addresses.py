@@ -109,7 +109,7 @@ def kill_agent(testbed, node):
 
     def next_one():
         status = testbed.node_status(node)
-        return status and status["agent_pid"] != old and status["programs"]
+        return status and status.get("agent_pid") not in (None, old) and status["programs"]
 
     wait_until(next_one, SECONDS_MAX, "the next agent")
 

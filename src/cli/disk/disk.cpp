@@ -188,7 +188,7 @@ void add_disk(CLI::App& app, int& exit_status) {
   };
   add_show("show");
   add_show("list")->group("");  // As it was called before; hidden.
-  auto* up = disk->add_subcommand("up", "Start what keeps programs' logins; they start it, too");
+  auto* up = disk->add_subcommand("up", "Keep the logins of a node's programs");
   auto logins = std::make_shared<ServiceChoice>();
   add_service_options(*up, *logins);
   auto* down = disk->add_subcommand("down", "End the logins of a node's programs, or one disk");
