@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/disk/logins.h"
 #include "cli/environment.h"
 #include "cli/fabric/host.h"
 #include "cli/program.h"
@@ -55,8 +56,10 @@ std::expected<void, StartFailure> enter(const Form& form) {
   };
   if (const auto entered = enter_host(form.host); !entered) return fail(entered.error());
   if (const auto set = use_carriers(form.carriers, true); !set) return fail(set.error());
-  const auto shown = show_target_tree(target_of(form.node, form.host), "");
-  return shown ? std::expected<void, StartFailure>() : fail(shown.error());
+  for (const auto& shown : {show_target_tree(target_of(form.node, form.host), ""),
+                            show_logins(form.node, form.host, "")})
+    if (!shown) return fail(shown.error());
+  return {};
 }
 
 /// The variables that differ then are those of `run`, without a list of them here. LD_* are printed
