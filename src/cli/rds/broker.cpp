@@ -26,6 +26,16 @@ Result<std::string> path_of(const service::ServiceName& name) {
   return status->value("socket", std::string());
 }
 
+/// Opens a socket that stays open, and waits for the broker to know it.
+bool is_admitted(const std::string& path) {
+  namespace local = ulp::rds::local;
+  const int fd = local::open_socket(path, 0);
+  local::Answer answer;
+  if (fd >= 0 && local::ask(fd, local::Ask::own_name, answer) >= 0) return true;
+  if (fd >= 0) close(fd);
+  return false;
+}
+
 }  // namespace
 
 Result<std::string> find_rds_broker(bool stays) {
@@ -46,10 +56,17 @@ Result<std::string> find_rds_broker(bool stays) {
 }
 
 Result<void> use_rds_library(bool stays) {
-  const auto path = find_rds_broker(stays);
+  constexpr int kTries = 100;
+  constexpr useconds_t kPause = 50'000;
+  auto path = find_rds_broker(stays);
   if (!path) return std::unexpected(path.error());
-  // The program inherits it: as long as it lives, the broker has a user.
-  if (ulp::rds::local::open_socket(*path, 0) < 0) return refuse_errno("the RDS broker");
+  // The program inherits the socket: as long as it lives, the broker has a user. One that ends,
+  // idle, does not admit it; then there is another soon.
+  for (int tries = 1; !path || !is_admitted(*path); ++tries) {
+    if (tries == kTries) return refuse_errno("the RDS broker");
+    usleep(kPause);
+    path = find_rds_broker(stays);
+  }
   if (auto added = add_preload(kRdsLibrary); !added) return added;
   setenv("VERBATIM_RDS", path->c_str(), 1);
   return {};

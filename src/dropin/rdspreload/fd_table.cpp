@@ -13,7 +13,6 @@
 
 #include "base/os/process_token.h"
 #include "dropin/rdspreload/next.h"
-#include "dropin/rdspreload/straight.h"
 
 namespace verbatim::rdspreload {
 namespace {
@@ -42,10 +41,7 @@ __attribute__((constructor)) void begin() {
   calls.recvmsg = VERBATIM_NEXT(recvmsg);
   calls.close = VERBATIM_NEXT(close);
   calls.fcntl = next<int(int, int, ...)>("fcntl");
-  pthread_atfork(hold_routes, release_routes, [] {
-    release_routes();
-    renew_own_process_token();
-  });
+  pthread_atfork(nullptr, nullptr, [] { renew_own_process_token(); });
   if (!broker_path().empty()) find_inherited();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <arpa/inet.h>
+#include <pthread.h>
 
 #include "base/time.h"
 #include "dropin/rdspreload/fd_table.h"
@@ -63,6 +64,12 @@ struct Routes {
 Routes& routes() {
   static auto* const all = new Routes;
   return *all;
+}
+
+/// A child has no thread that would release the routes.
+__attribute__((constructor)) void begin() {
+  constexpr auto release = [] { routes().lock.unlock(); };
+  pthread_atfork([] { routes().lock.lock(); }, release, release);
 }
 
 std::string link_of(const local::Address& address) {
@@ -156,9 +163,6 @@ Straight send_straight(Socket& socket, const local::Address& to, const iovec* pi
   if (put == Inbox::Put::done) return Straight::sent;
   return is_open ? Straight::waits : Straight::by_broker;
 }
-
-void hold_routes() { routes().lock.lock(); }
-void release_routes() { routes().lock.unlock(); }
 
 void forget_neighbour(int fd) {
   const std::lock_guard held(routes().lock);

@@ -19,8 +19,5 @@ Straight send_straight(Socket& socket, const ulp::rds::local::Address& to, const
                        std::size_t count, std::size_t bytes);
 /// The program closes descriptors, maybe one of ours.
 void forget_neighbour(int fd);
-/// Around fork: a child has no thread that would release them.
-void hold_routes();
-void release_routes();
 
 }  // namespace verbatim::rdspreload

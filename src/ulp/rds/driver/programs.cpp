@@ -70,14 +70,18 @@ Result<void> Programs::open() {
 
 Programs::~Programs() {
   while (!programs_.empty()) end(programs_.begin()->first);
-  if (listener_) {
-    loop_.unwatch(listener_.get());
-    unlink(path_.c_str());
-  }
+  admit_no_more();
   for (const std::string& link : published_) unlink(link.c_str());
   loop_.remove(*this);
   if (page_ != nullptr) munmap(page_, sizeof *page_);
   pool_.give_back(spare_);
+}
+
+void Programs::admit_no_more() {
+  if (!listener_) return;
+  loop_.unwatch(listener_.get());
+  unlink(path_.c_str());
+  listener_.reset();
 }
 
 void Programs::accept_all() {

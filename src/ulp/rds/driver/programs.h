@@ -40,6 +40,8 @@ class Programs : private service::Source {
   void serve(Broker& broker) { broker_ = &broker; }
   /// Addresses of the node, for `Ask::source_for`.
   void set_addresses(std::vector<SocketAddress> addresses) { addresses_ = std::move(addresses); }
+  /// Those that have not been admitted yet find no broker here.
+  void admit_no_more();
   /// Programs of this user and machine find the inboxes of this node's.
   void share();
 

@@ -20,18 +20,21 @@ namespace {
 class Idleness final : public service::Source {
  public:
   static constexpr TimeNs kPatience = 2 * kSecond;
-  Idleness(service::Loop& loop, const Node& node) : loop_(loop), node_(node) { loop_.add(*this); }
+  Idleness(service::Loop& loop, Node& node) : loop_(loop), node_(node) { loop_.add(*this); }
   ~Idleness() { loop_.remove(*this); }
   TimeNs deadline() const override { return next_; }
   void on_time(TimeNs now) override {
     if (!node_.is_idle()) idle_since_ = now;
-    if (elapsed(idle_since_, now) >= kPatience) loop_.stop();
+    if (elapsed(idle_since_, now) >= kPatience) {
+      node_.admit_no_more();  // A program that comes now finds the next broker.
+      loop_.stop();
+    }
     next_ = now + kPatience / 4;
   }
 
  private:
   service::Loop& loop_;
-  const Node& node_;
+  Node& node_;
   TimeNs next_ = loop_.now();
   TimeNs idle_since_ = loop_.now();
 };
