@@ -56,6 +56,8 @@ class Programs : private service::Source {
   /// Fragments were given back: programs that waited for them go on.
   void on_fragments();
   std::size_t count() const { return programs_.size(); }
+  /// How many sockets there ever were.
+  std::uint32_t admitted() const { return last_socket_; }
   int process_of(SocketId socket) const;
   const std::string& path() const { return path_; }
 

@@ -24,7 +24,9 @@ class Idleness final : public service::Source {
   ~Idleness() { loop_.remove(*this); }
   TimeNs deadline() const override { return next_; }
   void on_time(TimeNs now) override {
-    if (!node_.is_idle()) idle_since_ = now;
+    const std::uint32_t admitted = node_.programs().admitted();  // Some come and go between looks.
+    if (!node_.is_idle() || admitted != admitted_) idle_since_ = now;
+    admitted_ = admitted;
     if (elapsed(idle_since_, now) >= kPatience) {
       node_.admit_no_more();  // A program that comes now finds the next broker.
       loop_.stop();
@@ -35,6 +37,7 @@ class Idleness final : public service::Source {
  private:
   service::Loop& loop_;
   Node& node_;
+  std::uint32_t admitted_ = 0;
   TimeNs next_ = loop_.now();
   TimeNs idle_since_ = loop_.now();
 };
