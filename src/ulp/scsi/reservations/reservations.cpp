@@ -14,13 +14,6 @@ constexpr Answer kConflict{Status::reservation_conflict, {}, {}};
 // Service actions of PERSISTENT RESERVE IN.
 constexpr unsigned kReadKeys = 0, kReadReservation = 1, kReportCapabilities = 2;
 
-constexpr ReservationType kTypes[] = {write_exclusive,
-                                      exclusive_access,
-                                      write_exclusive_registrants_only,
-                                      exclusive_access_registrants_only,
-                                      write_exclusive_all_registrants,
-                                      exclusive_access_all_registrants};
-
 bool keeps_readers_out(ReservationType type) {
   return type == exclusive_access || type == exclusive_access_registrants_only ||
          type == exclusive_access_all_registrants;
