@@ -80,9 +80,9 @@ void take(Host& host, ByteSpan bytes, TimeNs now) {
   Merge merge;
   if (merge.add(frame->packet)) {
     merge.add(frame->packet);
-    std::size_t bytes = 0;
-    for (const ByteSpan part : merge.take().parts) bytes += part.size();
-    VERBATIM_ASSERT(bytes <= Merge::kBytesMax);
+    std::size_t merged = 0;
+    for (const ByteSpan part : merge.take().parts) merged += part.size();
+    VERBATIM_ASSERT(merged <= Merge::kBytesMax);
   }
   host.out.clear();
   if (!frame->packet.empty()) host.sender.on_packet(frame->packet, now, host.out);

@@ -23,7 +23,7 @@
 namespace verbatim::ulp::rds {
 
 /// The sockets of programs: packets (local/protocol.h) to the broker's calls, and back.
-class Programs : private service::Source {
+class Programs final : private service::Source {
  public:
   /// All outlive it but the broker, which `serve` names.
   struct Parts {
