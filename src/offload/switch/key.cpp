@@ -11,10 +11,6 @@
 namespace verbatim::offload {
 namespace {
 
-constexpr std::uint16_t kTypeIpv4 = 0x0800;
-constexpr std::uint16_t kTypeIpv6 = 0x86dd;
-constexpr std::uint16_t kTypeVlan = 0x8100;
-constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::uint16_t kFragmentOffset = 0x1fff;  // RFC 791, in units of eight bytes.
 constexpr std::uint16_t kMoreFragments = 0x2000;
 constexpr int kExtensionsMax = 8;
@@ -115,8 +111,9 @@ bool parse_transport(ByteSpan transport, Key& key) {
 /// Adds what is behind Ethernet to the key. Returns false if a header is malformed.
 bool parse_packet(std::uint16_t type, ByteSpan packet, Key& key) {
   key.ether_type = {static_cast<std::uint8_t>(type >> 8), static_cast<std::uint8_t>(type)};
-  if (type != kTypeIpv4 && type != kTypeIpv6) return true;
-  const std::size_t header = type == kTypeIpv4 ? parse_ipv4(packet, key) : parse_ipv6(packet, key);
+  if (type != wire::kTypeIpv4 && type != wire::kTypeIpv6) return true;
+  const std::size_t header =
+      type == wire::kTypeIpv4 ? parse_ipv4(packet, key) : parse_ipv6(packet, key);
   if (header == 0) return false;
   return key.fragment == kLaterFragment || parse_transport(packet.subspan(header), key);
 }
@@ -131,14 +128,15 @@ struct FoundTunnel {
 std::optional<FoundTunnel> tunnel_header_of(ByteSpan frame, const Key& key) {
   const std::uint16_t type =
       load_be<std::uint16_t>(std::as_bytes(std::span(key.ether_type)).data());
-  const bool is_ip = type == kTypeIpv4 || type == kTypeIpv6;
+  const bool is_ip = type == wire::kTypeIpv4 || type == wire::kTypeIpv6;
   const bool is_udp = key.protocol == IPPROTO_UDP;
   if (!is_ip || key.fragment != kNoFragment || (!is_udp && key.protocol != IPPROTO_GRE)) return {};
   const std::size_t ip =
       wire::kEthernetHeaderBytes + ((key.vlan_tag[0] & kTagPresent) != 0 ? wire::kVlanTagBytes : 0);
   Key again;
   const ByteSpan packet = frame.subspan(ip);
-  std::size_t at = ip + (type == kTypeIpv4 ? parse_ipv4(packet, again) : parse_ipv6(packet, again));
+  std::size_t at =
+      ip + (type == wire::kTypeIpv4 ? parse_ipv4(packet, again) : parse_ipv6(packet, again));
   if (is_udp) at += wire::kUdpHeaderBytes;
   const auto header =
       is_udp ? wire::decode_udp_tunnel(
@@ -159,7 +157,7 @@ std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
   copy(key.source_mac, frame.data() + 6);
   std::size_t at = wire::kEthernetHeaderBytes;
   auto type = load_be<std::uint16_t>(frame.data() + 12);
-  if (type == kTypeVlan || type == kTypeServiceVlan) {
+  if (type == wire::kTypeVlan || type == wire::kTypeServiceVlan) {
     if (frame.size() < at + wire::kVlanTagBytes) return {};
     copy(key.vlan_protocol, frame.data() + 12);
     copy(key.vlan_tag, frame.data() + at);

@@ -6,10 +6,6 @@
 namespace verbatim::wire {
 namespace {
 
-constexpr std::uint16_t kTypeIpv4 = 0x0800;
-constexpr std::uint16_t kTypeIpv6 = 0x86dd;
-constexpr std::uint16_t kTypeVlan = 0x8100;
-constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::uint16_t kTypeMpls = 0x8847;
 constexpr std::uint16_t kTypeTransparentEthernet = 0x6558;  // RFC 1701: Ethernet in GRE.
 

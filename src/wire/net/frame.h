@@ -13,6 +13,12 @@ namespace verbatim::wire {
 inline constexpr std::size_t kEthernetHeaderBytes = 14;
 inline constexpr std::size_t kVlanTagBytes = 4;
 
+/// EtherTypes (IEEE 802 numbers).
+inline constexpr std::uint16_t kTypeIpv4 = 0x0800;
+inline constexpr std::uint16_t kTypeIpv6 = 0x86dd;
+inline constexpr std::uint16_t kTypeVlan = 0x8100;
+inline constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
+
 /// Layers of a frame. Bits of FrameLayers::layers.
 enum FrameLayer : std::uint16_t {
   kLayerEthernet = 1 << 0,

@@ -16,14 +16,12 @@
 namespace verbatim::offload {
 namespace {
 
-constexpr std::uint16_t kTypeIpv4 = 0x0800;
-constexpr std::uint16_t kTypeIpv6 = 0x86dd;
-constexpr std::uint16_t kTypeVlan = 0x8100;
-constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::size_t kMacs = 12;  // Bytes of both addresses.
 constexpr int kExtensionsMax = 8;
 
-bool is_vlan(std::uint16_t type) { return type == kTypeVlan || type == kTypeServiceVlan; }
+bool is_vlan(std::uint16_t type) {
+  return type == wire::kTypeVlan || type == wire::kTypeServiceVlan;
+}
 std::uint8_t byte(const std::byte* at) { return std::to_integer<std::uint8_t>(*at); }
 
 /// The checksum after `from` has become `to` (RFC 1624, equation 3). A complemented one, or the sum
@@ -63,11 +61,11 @@ void EditedFrame::find_headers() {
     type = load_be<std::uint16_t>(data_ + at - 2);
   }
   const std::byte* const ip = data_ + at;
-  if (type == kTypeIpv6 && size_ >= at + wire::kIpv6HeaderBytes) {
+  if (type == wire::kTypeIpv6 && size_ >= at + wire::kIpv6HeaderBytes) {
     ip_ = at;
     is_ipv6_ = true;
     find_ipv6_transport();
-  } else if (type == kTypeIpv4 && size_ >= at + wire::kIpv4HeaderBytes) {
+  } else if (type == wire::kTypeIpv4 && size_ >= at + wire::kIpv4HeaderBytes) {
     ip_ = at;
     protocol_ = byte(ip + 9);
     const bool is_later_fragment = (load_be<std::uint16_t>(ip + 6) & 0x1fff) != 0;

@@ -9,10 +9,6 @@
 namespace verbatim::offload {
 namespace {
 
-constexpr std::uint16_t kTypeIpv4 = 0x0800;
-constexpr std::uint16_t kTypeIpv6 = 0x86dd;
-constexpr std::uint16_t kTypeVlan = 0x8100;
-constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::size_t kTcpHeaderBytes = 20;
 constexpr std::byte kTcpFinAndPush{0x09};
 
@@ -50,12 +46,13 @@ bool Segments::find_headers() {
   ip_at_ = wire::kEthernetHeaderBytes;
   if (frame_.size() < ip_at_) return false;
   auto type = load_be<std::uint16_t>(frame_.data() + ip_at_ - 2);
-  while ((type == kTypeVlan || type == kTypeServiceVlan) && frame_.size() >= ip_at_ + 4) {
+  while ((type == wire::kTypeVlan || type == wire::kTypeServiceVlan) &&
+         frame_.size() >= ip_at_ + 4) {
     ip_at_ += wire::kVlanTagBytes;
     type = load_be<std::uint16_t>(frame_.data() + ip_at_ - 2);
   }
-  is_ipv4_ = type == kTypeIpv4;
-  if (!is_ipv4_ && type != kTypeIpv6) return false;
+  is_ipv4_ = type == wire::kTypeIpv4;
+  if (!is_ipv4_ && type != wire::kTypeIpv6) return false;
   if (note_.kind == LargeKind::kTcpIpv4 && !is_ipv4_) return false;
   if (note_.kind == LargeKind::kTcpIpv6 && is_ipv4_) return false;
   const std::size_t transport = note_.checksum_start;

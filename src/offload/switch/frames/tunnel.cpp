@@ -12,10 +12,6 @@
 namespace verbatim::offload {
 namespace {
 
-constexpr std::uint16_t kTypeIpv4 = 0x0800;
-constexpr std::uint16_t kTypeIpv6 = 0x86dd;
-constexpr std::uint16_t kTypeVlan = 0x8100;
-constexpr std::uint16_t kTypeServiceVlan = 0x88a8;
 constexpr std::size_t kVxlanBytes = 8;
 constexpr std::uint16_t kDynamicPorts = 0xc000;  // 49152 and above (RFC 6335).
 
@@ -33,13 +29,13 @@ Outer outer_of(ByteSpan headers) {
   std::size_t at = wire::kEthernetHeaderBytes;
   if (headers.size() < at) return outer;
   auto type = load_be<std::uint16_t>(headers.data() + at - 2);
-  while ((type == kTypeVlan || type == kTypeServiceVlan) && headers.size() >= at + 4) {
+  while ((type == wire::kTypeVlan || type == wire::kTypeServiceVlan) && headers.size() >= at + 4) {
     at += wire::kVlanTagBytes;
     type = load_be<std::uint16_t>(headers.data() + at - 2);
   }
-  outer.is_ipv4 = type == kTypeIpv4;
+  outer.is_ipv4 = type == wire::kTypeIpv4;
   const std::size_t least = outer.is_ipv4 ? wire::kIpv4HeaderBytes : wire::kIpv6HeaderBytes;
-  if ((!outer.is_ipv4 && type != kTypeIpv6) || headers.size() < at + least) return outer;
+  if ((!outer.is_ipv4 && type != wire::kTypeIpv6) || headers.size() < at + least) return outer;
   outer.ip = at;
   const std::byte* const ip = headers.data() + at;
   const std::size_t bytes = outer.is_ipv4 ? (byte(ip) & 15u) * 4u : least;
