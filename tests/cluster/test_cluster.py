@@ -6,24 +6,19 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "programs"))
-from testbed import SKIPPED, are_installed, option_parser  # noqa: E402
+from clusterbed import SECONDS_MAX, USER, Clusterbed, run  # noqa: E402
+from testbed import are_installed  # noqa: E402
 
 CHECK = pathlib.Path(__file__).parents[1] / "compat" / "mpi_check.c"
-SECONDS_MAX = 120
 # On a busy machine an agent may need more time than `status` gives it.
 SHOW = """for again in 1 2 3 4 5 6; do
   verbatim cluster show --json > status && ! grep -q '"error"' status && break
 done
 verbatim cluster show"""
-OPTIONS = None  # Set in main.
-USER = {}  # Of subprocess.run, where root runs the tests as an ordinary user.
 LIBFABRIC = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "osc", "^ucx")
 
 
@@ -38,38 +33,15 @@ OPEN_MPI = Starter("mpicc.openmpi", ("mpirun.openmpi", "-hostfile", "hosts"))
 MPICH = Starter("mpicc.mpich", ("mpiexec.mpich", "-f", "hosts"))
 
 
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        # In memory, as a user's runtime folder is.
-        self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
-        if USER:
-            shutil.chown(self.folder, USER["user"], USER["group"])
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.environment = {"PATH": f"{OPTIONS.build}/bin:/usr/bin:/bin:/usr/sbin", "HOME": self.folder, "LANG": "C.UTF-8",
-                            "XDG_RUNTIME_DIR": self.folder, "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": self.folder}
-        self.addCleanup(self.verbatim, "cluster", "down", fails=True)
-
-    def run_command(self, *argv, fails=False, **keywords):
-        done = subprocess.run(argv, env=self.environment, cwd=self.folder, text=True, check=False,
-                              timeout=SECONDS_MAX, stdin=keywords.pop("stdin", subprocess.DEVNULL),
-                              capture_output=True, **USER, **keywords)
-        if not fails:
-            self.assertEqual(done.returncode, 0, f"{argv}\n{done.stdout}\n{done.stderr}")
-        return done
-
-    def verbatim(self, *words, fails=False, **keywords):
-        return self.run_command(f"{OPTIONS.build}/bin/verbatim", *words, fails=fails, **keywords)
-
+class Cluster(Clusterbed):
     def mpi(self, *options, starter=OPEN_MPI):
         """Runs eight ranks that check what they send, and returns the cluster's status when all are connected."""
         program = f"{starter.compiler}_check"
         if not os.path.exists(f"{self.folder}/{program}"):
             self.run_command(starter.compiler, "-O1", "-o", program, str(CHECK))
-        hosts = self.verbatim("cluster", "show", "--hostfile").stdout
+        hosts = self.write_hosts()
         if starter is MPICH:
-            hosts = hosts.replace(" slots=", ":")
-        pathlib.Path(self.folder, "hosts").write_text(hosts, encoding="ascii")
+            pathlib.Path(self.folder, "hosts").write_text(hosts.replace(" slots=", ":"), encoding="ascii")
         done = self.verbatim("cluster", "run", "--", *starter.words, "-np", "8", *options, f"./{program}", SHOW)
         self.assertIn("all as expected on 8 ranks", done.stdout)
         return json.loads(pathlib.Path(self.folder, "status").read_text(encoding="ascii"))
@@ -109,7 +81,7 @@ class Cluster(unittest.TestCase):
 
     def test_data_crosses_the_network(self):
         self.verbatim("cluster", "up", "--nodes", "2")
-        server = subprocess.Popen([f"{OPTIONS.build}/bin/verbatim", "cluster", "run", "--on", "n2", "--", "ib_write_bw", "-F"],
+        server = subprocess.Popen([self.program, "cluster", "run", "--on", "n2", "--", "ib_write_bw", "-F"],
                                   env=self.environment, stdout=subprocess.DEVNULL, **USER)
         listens = "until ss -ltn | grep -q ':18515 '; do sleep 0.05; done"
         self.verbatim("cluster", "run", "--on", "n2", "--", "sh", "-c", listens)
@@ -118,7 +90,7 @@ class Cluster(unittest.TestCase):
 
     def test_down_ends_programs_and_leaves_nothing(self):
         self.verbatim("cluster", "up", "--nodes", "2")
-        program = subprocess.Popen([f"{OPTIONS.build}/bin/verbatim", "cluster", "run", "--", "sleep", "1000"],
+        program = subprocess.Popen([self.program, "cluster", "run", "--", "sleep", "1000"],
                                    env=self.environment, **USER)
         self.verbatim("cluster", "run", "--", "sh", "-c", "until pgrep -x sleep > /dev/null; do sleep 0.05; done")
         self.verbatim("cluster", "down")
@@ -178,31 +150,5 @@ class Cluster(unittest.TestCase):
         self.expect_rdma_between_all(self.mpi())
 
 
-def can_be_run():
-    """This user may read the tree and make namespaces."""
-    user = [] if os.geteuid() == 0 and not USER else ["--user"]
-    for command in (["test", "-x", f"{OPTIONS.build}/bin/verbatim"], ["unshare", *user, "--net", "true"]):
-        if subprocess.run(command, capture_output=True, check=False, **USER).returncode != 0:
-            print("skipped: this user may not run it:", *command)
-            return False
-    return True
-
-
-def main():
-    global OPTIONS
-    parser = option_parser(__doc__)
-    parser.add_argument("--user", choices=("root", "ordinary"), default="ordinary")
-    OPTIONS = parser.parse_args()
-    OPTIONS.build = os.path.abspath(OPTIONS.build)
-    if OPTIONS.user == "root" and os.geteuid() != 0:
-        print("skipped: not root")
-        return SKIPPED
-    if OPTIONS.user == "ordinary" and os.geteuid() == 0:
-        USER.update(user="nobody", group="nogroup", extra_groups=[])
-    if not can_be_run() or not are_installed("mpirun", "mpicc", "opensm", "ib_write_bw", "ip", "ss"):
-        return SKIPPED
-    return 0 if unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, "mpirun", "mpicc", "opensm", "ib_write_bw", "ss"))
