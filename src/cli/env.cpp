@@ -55,6 +55,7 @@ std::expected<void, StartFailure> enter(const Form& form) {
         StartFailure{error.code == EINVAL ? kExitUsage : kExitFailure, error.text});
   };
   if (const auto entered = enter_host(form.host); !entered) return fail(entered.error());
+  name_dapl_registry();
   if (const auto set = use_carriers(form.carriers, true); !set) return fail(set.error());
   for (const auto& shown : {show_target_tree(target_of(form.node, form.host), ""),
                             show_logins(form.node, form.host, "")})

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/client/client.h"
+#include "base/files/dapl_registry.h"
 #include "base/net/address.h"
 #include "cli/text/preload_word.h"
 #include "config/node_config.h"
@@ -163,6 +164,14 @@ std::string shell_quoted(std::string_view text) {
     }
   }
   return quoted + "'";
+}
+
+void name_dapl_registry() {
+  const char* const view = getenv("VERBATIM_VIEW");
+  const char* const named = getenv("DAT_OVERRIDE");
+  const bool is_others = named != nullptr && !std::string_view(named).ends_with(kDaplRegistry);
+  if (view == nullptr || is_others) return;
+  setenv("DAT_OVERRIDE", std::string(view).append(kDaplRegistry).c_str(), 1);
 }
 
 }  // namespace verbatim::cli

@@ -62,4 +62,8 @@ Result<Variables> own_variables_for(const NodeChoice& choice);
 /// Returns `text` quoted as one word of a POSIX shell.
 std::string shell_quoted(std::string_view text);
 
+/// uDAPL programs of this process find the providers in VERBATIM_VIEW (DAT_OVERRIDE), unless they
+/// have been told of others than a node's.
+void name_dapl_registry();
+
 }  // namespace verbatim::cli

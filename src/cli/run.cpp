@@ -143,6 +143,7 @@ int execute(const Form& form, std::vector<std::string> command) {
     return kExitFailure;
   }
   hold_node();
+  name_dapl_registry();
   if (const auto shown = show_target_tree(target_of(form.node, form.host), command[0]); !shown) {
     fmt::print(stderr, "verbatim run: the node's target: {}\n", shown.error().text);
     return kExitFailure;

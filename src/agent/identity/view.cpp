@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/protocol/device_files.h"
+#include "base/files/dapl_registry.h"
 #include "base/files/login_files.h"
 #include "base/files/replace_file.h"
 
@@ -75,7 +76,8 @@ bool write_device(const fs::path& root, const Node& node, const PortTotals& tota
   return written;
 }
 
-bool write_classes(const fs::path& root, std::string_view name) {
+bool write_classes(const fs::path& root, const Node& node) {
+  const std::string_view name = node.device;
   const fs::path up = fs::path("../../..") / kDevice;
   link(root / "sys/class/infiniband" / name, up / "infiniband" / name);
   link(root / "sys/class/infiniband_verbs" / kCharacterDeviceName,
@@ -84,7 +86,10 @@ bool write_classes(const fs::path& root, std::string_view name) {
   // come from our library. There is no rdma_cm file, because programs hang on one that does not
   // answer.
   link(root / "dev/infiniband" / kCharacterDeviceName, "/dev/null");
-  if (!write_login_files(root, name, 1)) return false;
+  if (!write_login_files(root, name, 1) ||
+      !write_dapl_registry(root, name, 1, node.addresses.front().ip_text(), !node.is_iwarp())) {
+    return false;
+  }
   return write_file(root / "sys/class/infiniband_verbs/abi_version", "6");
 }
 
@@ -94,7 +99,7 @@ Result<void> write_view(const std::string& folder, const Node& node, const PortT
   const std::string fresh = folder + ".new";
   try {
     fs::remove_all(fresh);
-    if (!write_device(fresh, node, totals) || !write_classes(fresh, node.device)) {
+    if (!write_device(fresh, node, totals) || !write_classes(fresh, node)) {
       return refuse(EIO, fmt::format("cannot write into {}", fresh));
     }
   } catch (const fs::filesystem_error& error) {

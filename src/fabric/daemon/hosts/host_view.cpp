@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files/dapl_registry.h"
 #include "base/files/login_files.h"
 #include "base/files/replace_file.h"
 #include "base/os/unique_fd.h"
@@ -58,7 +59,8 @@ bool write_all(const fs::path& root, const protocol::HostDescription& host,
   // Programs look whether it is a character device that they may read and write, no more.
   fs::create_directories(root / "dev/infiniband");
   fs::create_symlink("/dev/null", root / "dev/infiniband" / kVerbsDevice);
-  written &= write_login_files(root, device, host.port_count);
+  written &= write_login_files(root, device, host.port_count) &&
+             write_dapl_registry(root, device, host.port_count, "", true);
   const fs::path management = root / "sys/class/infiniband_mad";
   written &= write_file(management / "abi_version", "5");
   for (std::uint32_t port = 0; port < host.port_count; ++port) {
