@@ -149,24 +149,23 @@ std::optional<FoundTunnel> tunnel_header_of(ByteSpan frame, const Key& key) {
 
 }  // namespace
 
-std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
-  if (frame.size() < wire::kEthernetHeaderBytes) return {};
-  Key key;
+bool read_key(ByteSpan frame, std::uint16_t port, Key& key) {
+  if (frame.size() < wire::kEthernetHeaderBytes) return false;
+  key = {};
   key.port = port;
   copy(key.destination_mac, frame.data());
   copy(key.source_mac, frame.data() + 6);
   std::size_t at = wire::kEthernetHeaderBytes;
   auto type = load_be<std::uint16_t>(frame.data() + 12);
   if (type == wire::kTypeVlan || type == wire::kTypeServiceVlan) {
-    if (frame.size() < at + wire::kVlanTagBytes) return {};
+    if (frame.size() < at + wire::kVlanTagBytes) return false;
     copy(key.vlan_protocol, frame.data() + 12);
     copy(key.vlan_tag, frame.data() + at);
     key.vlan_tag[0] |= kTagPresent;  // In the place of the drop-eligible bit, which none matches.
     type = load_be<std::uint16_t>(frame.data() + at + 2);
     at += wire::kVlanTagBytes;
   }
-  if (!parse_packet(type, frame.subspan(at), key)) return {};
-  return key;
+  return parse_packet(type, frame.subspan(at), key);
 }
 
 std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
@@ -180,9 +179,7 @@ std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
     if (!parse_packet(header->header.protocol, inside, tunnel.inner)) return {};
     return tunnel;
   }
-  const auto inner = key_of(inside, 0);
-  if (!inner) return {};
-  tunnel.inner = *inner;
+  if (!read_key(inside, 0, tunnel.inner)) return {};
   return tunnel;
 }
 

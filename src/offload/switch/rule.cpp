@@ -17,13 +17,13 @@ bool is_in(const Range& range, const std::uint8_t* field) {
 
 }  // namespace
 
-bool MoreMatch::are_in_range(const KeyWords& key, const TunnelWords* in_tunnel) const {
+bool MoreMatch::are_in_range(const Key& key, const TunnelWords* in_tunnel) const {
   return std::ranges::all_of(ranges, [&](const Range& range) {
     if (range.is_inner && in_tunnel == nullptr) return false;
-    const auto* const bytes =
-        reinterpret_cast<const std::uint8_t*>(range.is_inner ? in_tunnel->data() : key.data());
-    const std::size_t first = range.is_inner ? offsetof(TunnelKey, inner) : 0;
-    return is_in(range, bytes + first + range.at);
+    const auto* const of_tunnel = reinterpret_cast<const std::uint8_t*>(in_tunnel);
+    const auto* const fields = range.is_inner ? of_tunnel + offsetof(TunnelKey, inner)
+                                              : reinterpret_cast<const std::uint8_t*>(&key);
+    return is_in(range, fields + range.at);
   });
 }
 

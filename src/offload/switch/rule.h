@@ -74,7 +74,7 @@ struct MoreMatch {
   InplaceVector<Range, kRangesMax> ranges;
 
   bool has_tunnel() const { return tunnel_mask.kind != wire::TunnelKind::kNone; }
-  bool are_in_range(const KeyWords& key, const TunnelWords* tunnel) const;
+  bool are_in_range(const Key& key, const TunnelWords* tunnel) const;
 };
 
 /// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.

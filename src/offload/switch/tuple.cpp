@@ -23,15 +23,15 @@ Tuple::Tuple(const Key& mask, const TunnelKey& tunnel_mask, std::uint64_t seed)
 }
 
 std::uint32_t Tuple::hash_of(const StoredRule& rule) const {
-  if (!has_tunnel()) return hash(words(rule.key), nullptr);
+  if (!has_tunnel()) return hash(rule.key, nullptr);
   const TunnelWords tunnel = words(rule.more->tunnel);
-  return hash(words(rule.key), &tunnel);
+  return hash(rule.key, &tunnel);
 }
 
-bool Tuple::matches_more(const KeyWords& key, const TunnelWords* tunnel,
-                         const StoredRule& rule) const {
+bool Tuple::matches_more(const Key& key, const TunnelWords* tunnel, const StoredRule& rule) const {
   if (rule.more == nullptr) return true;
   if (has_tunnel()) {
+    if (tunnel == nullptr) return false;
     const TunnelWords wanted = words(rule.more->tunnel);
     for (const std::uint8_t at : tunnel_used_) {
       if ((((*tunnel)[at] ^ wanted[at]) & tunnel_mask_words_[at]) != 0) return false;
