@@ -9,17 +9,19 @@
 #include <fcntl.h>
 #include <rte_memory.h>
 #include <rte_pause.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 namespace verbatim::offload::driver {
 namespace {
 
 constexpr int kPatienceSeconds = 8;
-constexpr int kPausesBeforeYield = 200;
-constexpr int kYieldsBetweenLooks = 256;
+/// A driver that waits for room lets the card work: it looks for a moment, then sleeps.
+constexpr int kPausesBeforeSleep = 200;
+constexpr unsigned kSleepMicroseconds = 50;
+constexpr int kSleepsBetweenLooks = 16;
 
 /// A message of the card's socket, as it is sent: its header and what follows.
 struct Message {
@@ -176,12 +178,12 @@ bool Connection::has_ended() const {
 
 Result<void> Connection::wait_until_done(std::uint32_t number) const {
   for (int turn = 0; !is_done(number); ++turn) {
-    if (turn < kPausesBeforeYield) {
+    if (turn < kPausesBeforeSleep) {
       rte_pause();
       continue;
     }
-    sched_yield();
-    if (turn % kYieldsBetweenLooks == 0 && has_ended()) {
+    usleep(kSleepMicroseconds);
+    if (turn % kSleepsBetweenLooks == 0 && has_ended()) {
       return refuse(ECONNRESET, "the card has ended");
     }
   }
