@@ -21,7 +21,7 @@ std::size_t room_for(std::uint32_t id, std::uint32_t max) {
 struct FlowTable::Search {
   std::span<const Key> keys;
   Tunnels tunnels;
-  const TunnelWords* tunnel(std::size_t i) const { return tunnels.empty() ? nullptr : tunnels[i]; }
+  const InTunnel* tunnel(std::size_t i) const { return tunnels.empty() ? nullptr : tunnels[i]; }
   std::array<std::uint32_t, kBatch> hashes;
   std::array<std::uint64_t, kBatch> cache_hashes;
   std::array<std::uint8_t, kBatch> open;  // Indices.
@@ -210,7 +210,7 @@ void FlowTable::find(std::span<const Key> keys, Tunnels tunnels, std::span<std::
   for (const std::uint8_t i : std::span(searched).first(count)) put_into_cache(batch, i);
 }
 
-std::uint32_t FlowTable::find(const Key& key, const TunnelWords* tunnel) {
+std::uint32_t FlowTable::find(const Key& key, const InTunnel* tunnel) {
   std::uint32_t found = kNoRule;
   find(std::span(&key, 1), std::span(&tunnel, 1), std::span(&found, 1));
   return found;

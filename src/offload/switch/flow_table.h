@@ -34,9 +34,9 @@ class FlowTable {
   /// Finds the rule for each key, kNoRule if there is none. At most kBatch at once: what the search
   /// will read is prefetched for all of them, so that waits for memory overlap.
   /// `tunnels`: for each key what is in the tunnel, null if there is none; empty: for all of them.
-  using Tunnels = std::span<const TunnelWords* const>;
+  using Tunnels = std::span<const InTunnel* const>;
   void find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found);
-  std::uint32_t find(const Key& key, const TunnelWords* tunnel = nullptr);
+  std::uint32_t find(const Key& key, const InTunnel* tunnel = nullptr);
   /// Whether any rule asks for what is in tunnels.
   bool has_tunnels() const { return tunnel_rules_ != 0; }
 

@@ -168,19 +168,23 @@ bool read_key(ByteSpan frame, std::uint16_t port, Key& key) {
   return parse_packet(type, frame.subspan(at), key);
 }
 
-std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
+std::optional<InTunnel> tunnel_of(ByteSpan frame, const Key& key) {
   const auto header = tunnel_header_of(frame, key);
   if (!header) return {};
-  TunnelKey tunnel{.kind = header->header.kind};
+  InTunnel found{.key = {.kind = header->header.kind}};
+  TunnelKey& tunnel = found.key;
+  if (tunnel.kind == wire::TunnelKind::kGeneve) {
+    found.options = frame.subspan(header->at, header->header.bytes).subspan(wire::kGeneveBytes);
+  }
   store_be(reinterpret_cast<std::byte*>(tunnel.id.data()), header->header.id);
   store_be(reinterpret_cast<std::byte*>(tunnel.protocol.data()), header->header.protocol);
   const ByteSpan inside = frame.subspan(header->at + header->header.bytes);
   if (header->header.protocol != wire::kTypeTransparentEthernet) {
     if (!parse_packet(header->header.protocol, inside, tunnel.inner)) return {};
-    return tunnel;
+    return found;
   }
   if (!read_key(inside, 0, tunnel.inner)) return {};
-  return tunnel;
+  return found;
 }
 
 std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol) {

@@ -40,7 +40,8 @@ struct alignas(std::uint64_t) Key {
 using KeyWords = std::array<std::uint64_t, 8>;
 static_assert(sizeof(Key) == sizeof(KeyWords));
 inline KeyWords words(const Key& key) { return std::bit_cast<KeyWords>(key); }
-inline std::uint64_t word(const Key& key, std::size_t at) {
+template <typename AnyKey>  // Key or TunnelKey
+std::uint64_t word(const AnyKey& key, std::size_t at) {
   std::uint64_t value;
   std::memcpy(&value, reinterpret_cast<const std::byte*>(&key) + at * sizeof value, sizeof value);
   return value;
@@ -65,6 +66,12 @@ using TunnelWords = std::array<std::uint64_t, 9>;
 static_assert(sizeof(TunnelKey) == sizeof(TunnelWords));
 inline TunnelWords words(const TunnelKey& key) { return std::bit_cast<TunnelWords>(key); }
 
+/// A tunnel's packet: what rules match of it.
+struct InTunnel {
+  TunnelKey key;
+  ByteSpan options;  // Geneve's, in the frame.
+};
+
 /// Reads the key of a frame that came from `port`. Returns false if a header is malformed or cut
 /// short: such a frame is software's. One pass for speed: wire/net/frame.h knows more headers.
 bool read_key(ByteSpan frame, std::uint16_t port, Key& key);
@@ -75,7 +82,7 @@ inline std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
 
 /// Returns what is in the tunnel whose packet the frame is, VXLAN and Geneve by their UDP ports.
 /// `key`: the frame's. Nothing if it is none, or what is in it is malformed.
-std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key);
+std::optional<InTunnel> tunnel_of(ByteSpan frame, const Key& key);
 /// Bytes before what is in the tunnel, whose EtherType is `protocol` then. 0: it is no tunnel's.
 std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol);
 

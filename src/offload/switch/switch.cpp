@@ -76,8 +76,8 @@ void Switch::begin(std::span<const Arrival> arrivals, Batch& batch) {
     if (!read_key(arrivals[i].frame, arrivals[i].port, key)) continue;
     if (has_tunnels) {
       const auto tunnel =
-          arrivals[i].is_plain ? tunnel_key_of(arrivals[i].frame, key) : std::optional<TunnelKey>();
-      if (tunnel) tunnels_[batch.count] = words(*tunnel);
+          arrivals[i].is_plain ? tunnel_of(arrivals[i].frame, key) : std::optional<InTunnel>();
+      if (tunnel) tunnels_[batch.count] = *tunnel;
       in_tunnels_[batch.count] = tunnel ? &tunnels_[batch.count] : nullptr;
     }
     batch.origin[batch.count++] = static_cast<std::uint8_t>(i);
