@@ -128,8 +128,9 @@ std::string option(const vnic_option& of) {
     if (all(0xff)) return fmt::format(" {} is {}", name, text(value));
     return fmt::format(" {0} spec {1} {0} mask {2}", name, text(value), text(mask));
   };
-  return " / geneve-opt" + part("class", 0, 2) + part("type", 2, 1) + part("length", 3, 1) +
-         part("data", 4, of.size - 4u);
+  std::string text = " / geneve-opt" + part("class", 0, 2) + part("type", 2, 1);
+  if (of.mask[3] != 0) text += fmt::format(" length is {}", of.value[3]);
+  return text + part("data", 4, of.size - 4u);
 }
 
 std::string tunnel(const vnic_rule& rule) {
