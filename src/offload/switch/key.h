@@ -34,7 +34,7 @@ struct alignas(std::uint64_t) Key {
   std::uint16_t group = 0;                         // In which the search goes on.
   std::array<std::uint8_t, 16> source_ip{};        // IPv4: in the first four bytes.
   std::array<std::uint8_t, 16> destination_ip{};
-  friend bool operator==(const Key&, const Key&) = default;
+  friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 };
 
 using KeyWords = std::array<std::uint64_t, 8>;
