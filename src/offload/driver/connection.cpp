@@ -18,10 +18,11 @@ namespace verbatim::offload::driver {
 namespace {
 
 constexpr int kPatienceSeconds = 8;
-/// A driver that waits for room lets the card work: it looks for a moment, then sleeps.
-constexpr int kPausesBeforeSleep = 200;
-constexpr unsigned kSleepMicroseconds = 50;
-constexpr int kSleepsBetweenLooks = 16;
+/// A driver that waits for room lets the card work: it looks for a moment, then sleeps, each time
+/// for twice as long.
+constexpr int kPausesBeforeSleep = 20;
+constexpr useconds_t kShortestSleep = 50;  // Microseconds.
+constexpr useconds_t kLongestSleep = 1000;
 
 /// A message of the card's socket, as it is sent: its header and what follows.
 struct Message {
@@ -177,15 +178,11 @@ bool Connection::has_ended() const {
 }
 
 Result<void> Connection::wait_until_done(std::uint32_t number) const {
-  for (int turn = 0; !is_done(number); ++turn) {
-    if (turn < kPausesBeforeSleep) {
-      rte_pause();
-      continue;
-    }
-    usleep(kSleepMicroseconds);
-    if (turn % kSleepsBetweenLooks == 0 && has_ended()) {
-      return refuse(ECONNRESET, "the card has ended");
-    }
+  for (int turn = 0; turn < kPausesBeforeSleep && !is_done(number); ++turn) rte_pause();
+  for (useconds_t wait = kShortestSleep; !is_done(number);
+       wait = std::min(2 * wait, kLongestSleep)) {
+    usleep(wait);
+    if (wait == kLongestSleep && has_ended()) return refuse(ECONNRESET, "the card has ended");
   }
   return {};
 }
