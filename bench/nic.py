@@ -15,7 +15,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/offload"))
 
-from setup import DPDK, SetUp, skip_without, until  # noqa: E402  (the path has to be set first)
+import nic_ovs_tables  # noqa: E402  (the path has to be set first)
+from setup import DPDK, SetUp, skip_without, until  # noqa: E402
 
 HEADING = "\n## The SmartNIC\n"
 HEAD = """Written by `bench/nic.py --write` on {processors} processors, {rounds} rounds, load {load}; medians (least to greatest).
@@ -156,9 +157,13 @@ def figures(program):
 
 def tables(build, options):
     ours, theirs = [], []
+    switch = {name: [] for name in nic_ovs_tables.TABLES}
     for _ in range(options.rounds):
         ours.append(figures(f"{build}/bin/bench_nic_switch"))
         theirs.append(figures(f"{build}/bin/bench_nic_anchors"))
+        for name, values in switch.items():
+            with tempfile.TemporaryDirectory() as folder:
+                values.append(nic_ovs_tables.nanoseconds(build, pathlib.Path(folder), name))
 
     def of(runs, name):
         return [run[name] for run in runs]
@@ -168,7 +173,9 @@ def tables(build, options):
                     "lookup (left)", "lookup (right)"),
             row("`rte_acl` (left) beside the same with the exact cache (right), ns", of(theirs, "rte_acl_ns"),
                 of(ours, "lookup_cached_ns"), 0.5, True),
-            f"| 64-byte frame, ring to ring, beside Open vSwitch's tables | {NOT_YET} | | | at most half | |",
+            *(row(f"the card's part of a 60-byte frame, ring to ring, beside Open vSwitch's {name}, ns",
+                  of(ours, "ring_to_ring_ns"), values, aim, False)
+              for (name, values), aim in zip(switch.items(), (0.5, 1), strict=True)),
             plain("a rule with index and counter, a million of them, bytes", of(ours, "bytes_a_rule"), 256, False, "{:.0f}"),
             plain("a driver's rings, MiB a port", [value / (1 << 20) for value in of(ours, "ring_bytes_a_port")], 16, False)]
 

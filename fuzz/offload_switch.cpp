@@ -21,8 +21,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!frame.empty()) std::memcpy(frame.data(), data + 2, frame.size());
   const auto key = key_of(frame, 1);
   if (key) {
-    if (const auto tunnel = tunnel_key_of(frame, *key)) {
-      VERBATIM_ASSERT(tunnel->kind != wire::TunnelKind::kNone);
+    if (const auto tunnel = tunnel_of(frame, *key)) {
+      VERBATIM_ASSERT(tunnel->key.kind != wire::TunnelKind::kNone);
+      MoreMatch more;
+      more.options.push({.size = 8, .mask = {kind}, .value = {value}});
+      more.accepts(*key, &*tunnel);
     }
   }
   const TunnelHeaders headers = tunnel_headers(frame);

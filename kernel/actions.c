@@ -142,11 +142,15 @@ static int police(const struct flow_cls_offload* flow, struct nic_card* card,
   return meter < 0 ? meter : add_value(flow, rule, VNIC_ACTION_METER, meter);
 }
 
-static int translate(const struct flow_cls_offload* flow, struct nic_card* card, u16 group,
-                     const struct flow_action_entry* entry, struct vnic_rule* rule) {
+static int translate(const struct nic_source* source, const struct flow_cls_offload* flow,
+                     u16 group, const struct flow_action_entry* entry, struct vnic_rule* rule) {
+  struct nic_card* card = source->port->card;
+
   switch (entry->id) {
     case FLOW_ACTION_CSUM: /* The card corrects checksums by itself. */
       return 0;
+    case FLOW_ACTION_TUNNEL_DECAP: /* On a tunnel's interface, where the tunnel ends anyway. */
+      return source->tunnel ? 0 : refuse(flow);
     case FLOW_ACTION_ACCEPT: /* The frame is software's, at its representor. */
     case FLOW_ACTION_TRAP:
       return add_value(flow, rule, VNIC_ACTION_MARK, 0);
@@ -170,8 +174,23 @@ static int translate(const struct flow_cls_offload* flow, struct nic_card* card,
   }
 }
 
-int nic_translate_actions(struct nic_card* card, const struct flow_cls_offload* flow, u16 group,
-                          struct vnic_rule* rule) {
+/* Whether the frame leaves the card, and its tunnel before that. */
+static bool leaves_tunnel(const struct nic_source* source, const struct vnic_rule* rule) {
+  const u16 last = rule->actions[rule->action_count - 1].kind;
+
+  return source->tunnel && last != VNIC_ACTION_DROP && last != VNIC_ACTION_JUMP &&
+         last != VNIC_ACTION_MARK;
+}
+
+static int take_tunnel_away(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+  if (rule->action_count == VNIC_ACTIONS_MAX) return refuse(flow);
+  memmove(rule->actions + 1, rule->actions, rule->action_count++ * sizeof *rule->actions);
+  rule->actions[0] = (struct vnic_action){.kind = VNIC_ACTION_DECAPSULATE};
+  return 0;
+}
+
+int nic_translate_actions(const struct nic_source* source, const struct flow_cls_offload* flow,
+                          u16 group, struct vnic_rule* rule) {
   const struct flow_action* actions = &flow->rule->action;
   const struct flow_action_entry* entry;
   struct edits edits = {};
@@ -184,9 +203,11 @@ int nic_translate_actions(struct nic_card* card, const struct flow_cls_offload* 
       error = gather(flow, entry, &edits);
     } else {
       error = put_edits(flow, &edits, rule);
-      if (!error) error = translate(flow, card, group, entry, rule);
+      if (!error) error = translate(source, flow, group, entry, rule);
     }
     if (error) return error;
   }
-  return put_edits(flow, &edits, rule);
+  error = put_edits(flow, &edits, rule);
+  if (error || rule->action_count == 0) return error;
+  return leaves_tunnel(source, rule) ? take_tunnel_away(flow, rule) : 0;
 }

@@ -69,6 +69,10 @@ static int first_attach(struct nic_card* card, struct vnic_attach* attach) {
   if (error) return error;
   card->attach = *attach;
   error = nic_ports_create(card);
+  if (!error) {
+    error = nic_tunnels_begin(card);
+    if (error) nic_ports_destroy(card);
+  }
   if (error) {
     vfree(card->region);
     vfree(card->buffers);
@@ -232,6 +236,7 @@ static void card_destroy(struct nic_card* card) {
   devlink_unregister(card->devlink);
   cancel_delayed_work_sync(
       &card->catch_up); /* It looks at the ports. Without a card, it stays so. */
+  if (card->region) nic_tunnels_end(card);
   nic_ports_destroy(card);
   nic_rules_replay(card); /* Without a card: frees what is dying. */
   vfree(card->region);

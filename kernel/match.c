@@ -6,16 +6,23 @@
 
 #define TAG_PRESENT 0x10 /* In the first byte of vnic_match.vlan_tag. */
 
-/* A field of a match of tc goes to a field of the rule; it may be shorter. */
-#define TAKE(rule, field, match, member)                                              \
-  do {                                                                                \
-    BUILD_BUG_ON(sizeof((match).key->member) > sizeof((rule)->key.field));            \
-    memcpy(&(rule)->key.field, &(match).key->member, sizeof((match).key->member));    \
-    memcpy(&(rule)->mask.field, &(match).mask->member, sizeof((match).mask->member)); \
+/* Where fields of tc go: those of the frame, or of the frame that is in a tunnel. */
+struct layer {
+  struct vnic_match *key, *mask;
+};
+
+/* A field of a match of tc goes to a field of a layer; it may be shorter. */
+#define TAKE(layer, field, match, member)                                               \
+  do {                                                                                  \
+    BUILD_BUG_ON(sizeof((match).key->member) > sizeof((layer)->key->field));            \
+    memcpy(&(layer)->key->field, &(match).key->member, sizeof((match).key->member));    \
+    memcpy(&(layer)->mask->field, &(match).mask->member, sizeof((match).mask->member)); \
   } while (0)
 
 #define KEY(name) BIT(FLOW_DISSECTOR_KEY_##name)
 
+static const u32 tunnel_keys = KEY(ENC_KEYID) | KEY(ENC_CONTROL) | KEY(ENC_IPV4_ADDRS) |
+                               KEY(ENC_IPV6_ADDRS) | KEY(ENC_PORTS) | KEY(ENC_IP) | KEY(ENC_OPTS);
 static const u32 known_keys = KEY(CONTROL) | KEY(BASIC) | KEY(ETH_ADDRS) | KEY(VLAN) |
                               KEY(IPV4_ADDRS) | KEY(IPV6_ADDRS) | KEY(IP) | KEY(PORTS) | KEY(TCP) |
                               KEY(ICMP) | KEY(META) | KEY(PORTS_RANGE);
@@ -31,30 +38,30 @@ static bool has(const struct flow_cls_offload* flow, enum flow_dissector_key_id 
 }
 
 /* Type of the frame and its first tag. A rule for IP, say, is for frames without a tag. */
-static int translate_types(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+static int translate_types(const struct flow_cls_offload* flow, struct layer* to) {
   const __be16 protocol = flow->common.protocol;
 
   if (has(flow, FLOW_DISSECTOR_KEY_BASIC)) {
     struct flow_match_basic match;
 
     flow_rule_match_basic(flow->rule, &match);
-    TAKE(rule, ether_type, match, n_proto);
-    TAKE(rule, protocol, match, ip_proto);
+    TAKE(to, ether_type, match, n_proto);
+    TAKE(to, protocol, match, ip_proto);
   }
   if (protocol == htons(ETH_P_ALL)) return 0;
-  rule->mask.vlan_tag[0] |= TAG_PRESENT;
+  to->mask->vlan_tag[0] |= TAG_PRESENT;
   if (eth_type_vlan(protocol)) {
-    rule->key.vlan_tag[0] |= TAG_PRESENT;
-    memcpy(rule->key.vlan_protocol, &protocol, sizeof protocol);
-    memset(rule->mask.vlan_protocol, 0xff, sizeof protocol);
+    to->key->vlan_tag[0] |= TAG_PRESENT;
+    memcpy(to->key->vlan_protocol, &protocol, sizeof protocol);
+    memset(to->mask->vlan_protocol, 0xff, sizeof protocol);
   } else {
-    memcpy(rule->key.ether_type, &protocol, sizeof protocol);
-    memset(rule->mask.ether_type, 0xff, sizeof protocol);
+    memcpy(to->key->ether_type, &protocol, sizeof protocol);
+    memset(to->mask->ether_type, 0xff, sizeof protocol);
   }
   return 0;
 }
 
-static int translate_vlan(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+static int translate_vlan(const struct flow_cls_offload* flow, struct layer* to) {
   struct flow_match_vlan match;
   u16 key, mask;
 
@@ -63,40 +70,40 @@ static int translate_vlan(const struct flow_cls_offload* flow, struct vnic_rule*
   if (match.mask->vlan_dei) return REFUSE(flow, "the drop-eligible bit");
   key = match.key->vlan_priority << VLAN_PRIO_SHIFT | match.key->vlan_id;
   mask = match.mask->vlan_priority << VLAN_PRIO_SHIFT | match.mask->vlan_id;
-  rule->key.vlan_tag[0] = key >> 8 | TAG_PRESENT;
-  rule->key.vlan_tag[1] = key;
-  rule->mask.vlan_tag[0] = mask >> 8 | TAG_PRESENT;
-  rule->mask.vlan_tag[1] = mask;
-  if (match.mask->vlan_tpid) TAKE(rule, vlan_protocol, match, vlan_tpid);
+  to->key->vlan_tag[0] = key >> 8 | TAG_PRESENT;
+  to->key->vlan_tag[1] = key;
+  to->mask->vlan_tag[0] = mask >> 8 | TAG_PRESENT;
+  to->mask->vlan_tag[1] = mask;
+  if (match.mask->vlan_tpid) TAKE(to, vlan_protocol, match, vlan_tpid);
   return 0;
 }
 
 /* None: 0 of both bits; the first: 1; later ones: 3. */
 static int translate_fragment(const struct flow_cls_offload* flow,
-                              const struct flow_match_control* match, struct vnic_rule* rule) {
+                              const struct flow_match_control* match, struct layer* to) {
   const u32 mask = match->mask->flags, key = match->key->flags & mask;
 
   if (mask & ~(FLOW_DIS_IS_FRAGMENT | FLOW_DIS_FIRST_FRAG)) return REFUSE(flow, "these flags");
   if (mask == 0) return 0;
-  rule->mask.fragment = VNIC_FRAGMENT_LATER;
+  to->mask->fragment = VNIC_FRAGMENT_LATER;
   if (key & FLOW_DIS_FIRST_FRAG) {
-    rule->key.fragment = VNIC_FRAGMENT_FIRST;
+    to->key->fragment = VNIC_FRAGMENT_FIRST;
   } else if (!(mask & FLOW_DIS_IS_FRAGMENT)) {
     return REFUSE(flow, "no first fragment");
   } else if (key & FLOW_DIS_IS_FRAGMENT) {
-    rule->key.fragment = mask & FLOW_DIS_FIRST_FRAG ? VNIC_FRAGMENT_LATER : VNIC_FRAGMENT_FIRST;
-    if (!(mask & FLOW_DIS_FIRST_FRAG)) rule->mask.fragment = VNIC_FRAGMENT_FIRST;
+    to->key->fragment = mask & FLOW_DIS_FIRST_FRAG ? VNIC_FRAGMENT_LATER : VNIC_FRAGMENT_FIRST;
+    if (!(mask & FLOW_DIS_FIRST_FRAG)) to->mask->fragment = VNIC_FRAGMENT_FIRST;
   }
   return 0;
 }
 
-static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+static int translate_addresses(const struct flow_cls_offload* flow, struct layer* to) {
   struct flow_match_control control;
   u16 type = 0;
 
   if (has(flow, FLOW_DISSECTOR_KEY_CONTROL)) {
     const int error =
-        (flow_rule_match_control(flow->rule, &control), translate_fragment(flow, &control, rule));
+        (flow_rule_match_control(flow->rule, &control), translate_fragment(flow, &control, to));
 
     if (error) return error;
     type = control.key->addr_type;
@@ -105,14 +112,14 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
     struct flow_match_ipv4_addrs match;
 
     flow_rule_match_ipv4_addrs(flow->rule, &match);
-    TAKE(rule, source_ip, match, src);
-    TAKE(rule, destination_ip, match, dst);
+    TAKE(to, source_ip, match, src);
+    TAKE(to, destination_ip, match, dst);
   } else if (type == FLOW_DISSECTOR_KEY_IPV6_ADDRS) {
     struct flow_match_ipv6_addrs match;
 
     flow_rule_match_ipv6_addrs(flow->rule, &match);
-    TAKE(rule, source_ip, match, src);
-    TAKE(rule, destination_ip, match, dst);
+    TAKE(to, source_ip, match, src);
+    TAKE(to, destination_ip, match, dst);
   }
   return 0;
 }
@@ -120,7 +127,7 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
 static void add_port_range(struct vnic_rule* rule, size_t at, __be16 low, __be16 high) {
   struct vnic_range* range = &rule->more.ranges[rule->more.range_count++];
 
-  rule->has_more = 1;
+  range->is_inner = rule->more.tunnel_mask.kind != 0;
   range->at = at;
   range->size = sizeof low;
   memset(range->mask, 0xff, sizeof low);
@@ -143,55 +150,63 @@ static void translate_port_ranges(const struct flow_cls_offload* flow, struct vn
   }
 }
 
-static int translate_transport(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+static int translate_transport(const struct flow_cls_offload* flow, struct layer* to,
+                               struct vnic_rule* rule) {
   if (has(flow, FLOW_DISSECTOR_KEY_PORTS)) {
     struct flow_match_ports match;
 
     flow_rule_match_ports(flow->rule, &match);
-    TAKE(rule, source_port, match, src);
-    TAKE(rule, destination_port, match, dst);
+    TAKE(to, source_port, match, src);
+    TAKE(to, destination_port, match, dst);
   }
   translate_port_ranges(flow, rule);
   if (has(flow, FLOW_DISSECTOR_KEY_TCP)) {
     struct flow_match_tcp match;
 
     flow_rule_match_tcp(flow->rule, &match);
-    TAKE(rule, tcp_flags, match, flags);
+    TAKE(to, tcp_flags, match, flags);
   }
   if (has(flow, FLOW_DISSECTOR_KEY_ICMP)) {
     struct flow_match_icmp match;
 
     flow_rule_match_icmp(flow->rule, &match);
-    if (rule->key.protocol != IPPROTO_ICMP) return REFUSE(flow, "types of ICMPv6");
-    rule->key.source_port[1] = match.key->type;
-    rule->mask.source_port[1] = match.mask->type;
-    rule->key.destination_port[1] = match.key->code;
-    rule->mask.destination_port[1] = match.mask->code;
+    if (to->key->protocol != IPPROTO_ICMP) return REFUSE(flow, "types of ICMPv6");
+    to->key->source_port[1] = match.key->type;
+    to->mask->source_port[1] = match.mask->type;
+    to->key->destination_port[1] = match.key->code;
+    to->mask->destination_port[1] = match.mask->code;
   }
   return 0;
 }
 
-static int translate_rest(const struct flow_cls_offload* flow, struct vnic_rule* rule) {
+static int translate_rest(const struct flow_cls_offload* flow, struct layer* to) {
   if (has(flow, FLOW_DISSECTOR_KEY_ETH_ADDRS)) {
     struct flow_match_eth_addrs match;
 
     flow_rule_match_eth_addrs(flow->rule, &match);
-    TAKE(rule, source_mac, match, src);
-    TAKE(rule, destination_mac, match, dst);
+    TAKE(to, source_mac, match, src);
+    TAKE(to, destination_mac, match, dst);
   }
   if (has(flow, FLOW_DISSECTOR_KEY_IP)) {
     struct flow_match_ip match;
 
     flow_rule_match_ip(flow->rule, &match);
-    TAKE(rule, traffic_class, match, tos);
-    TAKE(rule, hop_limit, match, ttl);
+    TAKE(to, traffic_class, match, tos);
+    TAKE(to, hop_limit, match, ttl);
   }
   return 0;
 }
 
-/* A block that ports share gives each of them the rules for one of them. */
-static int translate_port(const struct nic_port* port, const struct flow_cls_offload* flow,
-                          bool* is_elsewhere) {
+static void keep_masked(void* key, const void* mask, size_t size) {
+  size_t i;
+
+  for (i = 0; i < size; ++i) ((u8*)key)[i] &= ((const u8*)mask)[i];
+}
+
+/* A block that interfaces share gives each of them the rules for one of them. */
+static int translate_source(const struct nic_source* source, const struct flow_cls_offload* flow,
+                            bool* is_elsewhere) {
+  const struct nic_card* card = source->port->card;
   struct flow_match_meta match;
   int wanted;
   u32 i;
@@ -200,26 +215,35 @@ static int translate_port(const struct nic_port* port, const struct flow_cls_off
   flow_rule_match_meta(flow->rule, &match);
   if (match.mask->ingress_ifindex == 0) return 0;
   wanted = match.key->ingress_ifindex & match.mask->ingress_ifindex;
-  *is_elsewhere = wanted != port->netdev->ifindex;
-  for (i = 0; i < port->card->attach.welcome.ports; ++i) {
-    if (port->card->ports[i]->netdev->ifindex == wanted) return 0;
+  *is_elsewhere = wanted != source->netdev->ifindex;
+  if (!*is_elsewhere) return 0;
+  for (i = 0; i < card->attach.welcome.ports; ++i) {
+    if (card->ports[i]->netdev->ifindex == wanted) return 0;
   }
   return REFUSE(flow, "frames of an interface that is not its own");
 }
 
-int nic_translate_match(const struct nic_port* port, const struct flow_cls_offload* flow,
+int nic_translate_match(const struct nic_source* source, const struct flow_cls_offload* flow,
                         struct vnic_rule* rule, bool* is_elsewhere) {
-  u8 *key = (u8*)&rule->key, *mask = (u8*)&rule->mask;
-  size_t i;
-  int error;
+  struct layer to = {&rule->key, &rule->mask};
+  struct vnic_tunnel *inner = &rule->more.tunnel, *inner_mask = &rule->more.tunnel_mask;
+  int error = 0;
 
-  if (flow->rule->match.dissector->used_keys & ~known_keys) return REFUSE(flow, "this field");
-  error = translate_types(flow, rule);
-  if (!error) error = translate_vlan(flow, rule);
-  if (!error) error = translate_addresses(flow, rule);
-  if (!error) error = translate_transport(flow, rule);
-  if (!error) error = translate_rest(flow, rule);
-  if (!error) error = translate_port(port, flow, is_elsewhere);
-  for (i = 0; i < sizeof rule->key; ++i) key[i] &= mask[i];
+  if (flow->rule->match.dissector->used_keys & ~(known_keys | (source->tunnel ? tunnel_keys : 0))) {
+    return REFUSE(flow, "this field");
+  }
+  if (source->tunnel) {
+    error = nic_translate_tunnel(source, flow, rule);
+    to = (struct layer){&inner->inner, &inner_mask->inner};
+  }
+  if (!error) error = translate_types(flow, &to);
+  if (!error) error = translate_vlan(flow, &to);
+  if (!error) error = translate_addresses(flow, &to);
+  if (!error) error = translate_transport(flow, &to, rule);
+  if (!error) error = translate_rest(flow, &to);
+  if (!error) error = translate_source(source, flow, is_elsewhere);
+  keep_masked(&rule->key, &rule->mask, sizeof rule->key);
+  keep_masked(inner, inner_mask, sizeof *inner);
+  if (rule->more.range_count != 0) rule->has_more = 1;
   return error;
 }

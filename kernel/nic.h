@@ -33,8 +33,17 @@ struct nic_port {
   u32 sent;     /* Posted up to here. */
 };
 
+/* Where the frames of a rule come from: a port, or the interface of a tunnel, whose packets come
+ * from the wire. */
+struct nic_source {
+  struct nic_port* port;
+  const struct net_device* netdev;
+  u8 tunnel; /* VNIC_TUNNEL_...; 0: none. */
+};
+
 struct nic_rule {
-  struct hlist_node node; /* By cookie and port. */
+  struct hlist_node node; /* By cookie and interface. */
+  const struct net_device* netdev;
   struct list_head dying;
   unsigned long cookie;
   u16 groups[2];     /* Of the card: its own, and to which it goes; 0: none. */
@@ -99,16 +108,23 @@ bool nic_is_port(const struct net_device* netdev, const struct nic_card* card);
 extern const struct ethtool_ops nic_ethtool_ops;
 
 /* rules.c */
+int nic_on_flower(const struct nic_source* source, struct flow_cls_offload* flow);
 int nic_setup_tc(struct net_device* netdev, enum tc_setup_type type, void* data);
 void nic_rules_lose(struct nic_card* card);   /* The card has ended: the counters are kept. */
 bool nic_rules_replay(struct nic_card* card); /* Returns whether all is done. */
 
 /* match.c, actions.c: a rule of tc in the card's words. */
-int nic_translate_match(const struct nic_port* port, const struct flow_cls_offload* flow,
+int nic_translate_match(const struct nic_source* source, const struct flow_cls_offload* flow,
                         struct vnic_rule* rule, bool* is_elsewhere);
 /* `group`: the card's for the chain to which the rule goes, if it does. */
-int nic_translate_actions(struct nic_card* card, const struct flow_cls_offload* flow, u16 group,
-                          struct vnic_rule* rule);
+int nic_translate_actions(const struct nic_source* source, const struct flow_cls_offload* flow,
+                          u16 group, struct vnic_rule* rule);
+
+/* tunnels.c */
+int nic_translate_tunnel(const struct nic_source* source, const struct flow_cls_offload* flow,
+                         struct vnic_rule* rule);
+int nic_tunnels_begin(struct nic_card* card); /* It has ports. */
+void nic_tunnels_end(struct nic_card* card);
 
 /* meters.c; the lock is held. Both count the users of a policer. */
 int nic_meter_get(struct nic_card* card, const struct flow_cls_offload* flow,

@@ -178,6 +178,7 @@ static void setup(struct net_device* netdev) {
   netdev->max_mtu = NIC_MTU_MAX;
   netdev->hw_features |= NETIF_F_HW_TC;
   netdev->features |= NETIF_F_HW_TC | NETIF_F_NETNS_LOCAL;
+  netdev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
   eth_hw_addr_random(netdev);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* tc flower rules. tc names a rule by a cookie; a block that ports share has it once for each. */
+/* tc flower rules. tc names a rule by a cookie; a block that interfaces share has it once for each.
+ */
 #include <linux/slab.h>
 
 #include "nic.h"
@@ -8,11 +9,15 @@
 
 static LIST_HEAD(block_callbacks);
 
-static struct nic_rule* find(struct nic_card* card, unsigned long cookie, u16 port) {
+static unsigned long place_of(unsigned long cookie, const struct net_device* netdev) {
+  return cookie ^ netdev->ifindex;
+}
+
+static struct nic_rule* find(const struct nic_source* source, unsigned long cookie) {
   struct nic_rule* rule;
 
-  hash_for_each_possible(card->rules, rule, node, cookie ^ port) {
-    if (rule->cookie == cookie && rule->command.rule.port == port) return rule;
+  hash_for_each_possible(source->port->card->rules, rule, node, place_of(cookie, source->netdev)) {
+    if (rule->cookie == cookie && rule->netdev == source->netdev) return rule;
   }
   return NULL;
 }
@@ -115,14 +120,15 @@ static int take_places(struct nic_card* card, const struct flow_cls_offload* flo
 }
 
 /* The lock is held. */
-static int add(struct nic_port* port, const struct flow_cls_offload* flow, struct nic_rule* rule) {
-  struct nic_card* card = port->card;
+static int add(const struct nic_source* source, const struct flow_cls_offload* flow,
+               struct nic_rule* rule) {
+  struct nic_card* card = source->port->card;
   int error = take_places(card, flow, rule);
 
-  if (!error) error = nic_translate_actions(card, flow, rule->groups[1], &rule->command.rule);
+  if (!error) error = nic_translate_actions(source, flow, rule->groups[1], &rule->command.rule);
   if (!error && !rule->is_elsewhere) error = insert(card, rule);
   if (!error) {
-    hash_add(card->rules, &rule->node, rule->cookie ^ port->index);
+    hash_add(card->rules, &rule->node, place_of(rule->cookie, rule->netdev));
     return 0;
   }
   if (error == -EINVAL) { /* It checks what stands together: a policer before a drop, say. */
@@ -136,32 +142,33 @@ static int add(struct nic_port* port, const struct flow_cls_offload* flow, struc
   return error;
 }
 
-static int replace(struct nic_port* port, const struct flow_cls_offload* flow) {
+static int replace(const struct nic_source* source, const struct flow_cls_offload* flow) {
   struct nic_rule* rule = kzalloc(sizeof *rule, GFP_KERNEL);
   int error;
 
   if (!rule) return -ENOMEM;
   rule->cookie = flow->cookie;
   rule->command.rule.id = NO_ID;
-  rule->command.rule.port = port->index;
+  rule->netdev = source->netdev;
+  rule->command.rule.port = source->port->index;
   rule->command.rule.priority = flow->common.prio;
-  error = nic_translate_match(port, flow, &rule->command.rule, &rule->is_elsewhere);
+  error = nic_translate_match(source, flow, &rule->command.rule, &rule->is_elsewhere);
   if (error) {
     kfree(rule);
     return error;
   }
-  mutex_lock(&port->card->lock);
-  error = add(port, flow, rule);
-  mutex_unlock(&port->card->lock);
+  mutex_lock(&source->port->card->lock);
+  error = add(source, flow, rule);
+  mutex_unlock(&source->port->card->lock);
   return error;
 }
 
-static int destroy(struct nic_port* port, const struct flow_cls_offload* flow) {
-  struct nic_card* card = port->card;
+static int destroy(const struct nic_source* source, const struct flow_cls_offload* flow) {
+  struct nic_card* card = source->port->card;
   struct nic_rule* rule;
 
   mutex_lock(&card->lock);
-  rule = find(card, flow->cookie, port->index);
+  rule = find(source, flow->cookie);
   if (rule) {
     hash_del(&rule->node);
     end_rule(card, rule, rule->is_inserted || rule->is_posted);
@@ -170,13 +177,13 @@ static int destroy(struct nic_port* port, const struct flow_cls_offload* flow) {
   return rule ? 0 : -ENOENT;
 }
 
-static int statistics(struct nic_port* port, struct flow_cls_offload* flow) {
-  struct nic_card* card = port->card;
+static int statistics(const struct nic_source* source, struct flow_cls_offload* flow) {
+  struct nic_card* card = source->port->card;
   struct vnic_counter now, new;
   struct nic_rule* rule;
 
   mutex_lock(&card->lock);
-  rule = find(card, flow->cookie, port->index);
+  rule = find(source, flow->cookie);
   if (rule) {
     new = rule->before;
     if (rule->is_inserted) {
@@ -194,14 +201,14 @@ static int statistics(struct nic_port* port, struct flow_cls_offload* flow) {
   return rule ? 0 : -ENOENT;
 }
 
-static int on_flower(struct nic_port* port, struct flow_cls_offload* flow) {
+int nic_on_flower(const struct nic_source* source, struct flow_cls_offload* flow) {
   switch (flow->command) {
     case FLOW_CLS_REPLACE:
-      return replace(port, flow);
+      return replace(source, flow);
     case FLOW_CLS_DESTROY:
-      return destroy(port, flow);
+      return destroy(source, flow);
     case FLOW_CLS_STATS:
-      return statistics(port, flow);
+      return statistics(source, flow);
     default:
       return -EOPNOTSUPP;
   }
@@ -211,7 +218,7 @@ static int on_block(enum tc_setup_type type, void* data, void* of) {
   struct nic_port* port = of;
 
   if (type != TC_SETUP_CLSFLOWER || !tc_can_offload(port->netdev)) return -EOPNOTSUPP;
-  return on_flower(port, data);
+  return nic_on_flower(&(struct nic_source){.port = port, .netdev = port->netdev}, data);
 }
 
 int nic_setup_tc(struct net_device* netdev, enum tc_setup_type type, void* data) {

@@ -32,10 +32,14 @@ CHECKS = {check.__name__: (check, settings) for check, *settings in (
     [port_checks.ports_get_other_queues_and_mtus, f"dpdk-extra={DPDK.format(512)}", "per-port-memory=true"],
     [port_checks.ports_are_plugged_again],
     [load_checks.full_card_leaves_the_rest_to_software, "max-idle=3000"],
-    [load_checks.new_flows_without_pause, "n-offload-threads=4"],
+    [load_checks.new_flows_fill_the_card, "n-offload-threads=4", "max-idle=3000"],
     [end_checks.next_card_gets_all_rules],
     [end_checks.next_vswitchd_connects],
 )}
+
+# The rules of those that have no room for more.
+SMALL_CARDS = {load_checks.full_card_leaves_the_rest_to_software: load_checks.FULL,
+               load_checks.new_flows_fill_the_card: load_checks.ROOM}
 
 
 def main():
@@ -46,8 +50,8 @@ def main():
         check, settings = CHECKS[name]
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = folder
-            if check is load_checks.full_card_leaves_the_rest_to_software:
-                load_checks.small_card()
+            if check in SMALL_CARDS:
+                load_checks.small_card(SMALL_CARDS[check])
             failed += run(SetUp(build), [check], settings)
     return failed
 

@@ -157,6 +157,35 @@ class Rules(WithTestPmd):
         self.create(f"1 transfer pattern {UDP} / end actions port_id id 2 / end")
 
 
+class OtherCommands(WithTestPmd):
+    """What testpmd has besides `flow create`: it works, or is refused with a sentence, and rules can be made after it."""
+
+    def test_validate(self):
+        self.assertIn("Flow rule validated", self.pmd.ask(f"flow validate 1 transfer pattern {UDP} / end actions drop / end"))
+        self.assertIn("does not match this", self.pmd.ask(f"flow validate 1 transfer pattern {IP} mpls / end actions drop / end"))
+        self.assertEqual(self.out(udp_frame()), [])
+
+    def test_isolated_mode_ends_and_does_not_begin(self):
+        self.assertIn("not restricted anymore", self.pmd.ask("flow isolate 1 0"))
+        self.assertIn("frames without a rule are software's", self.pmd.ask("flow isolate 1 1"))
+
+    def test_refused(self):
+        rule = self.create(f"1 transfer pattern {UDP} / end actions count / port_id id 2 / end")
+        for command, words in (
+                ("flow indirect_action 1 create action_id 5 transfer action count / end", "no indirect actions"),
+                (f"flow query 1 {rule} rss", "counters and ages are queried"),
+                (f"flow query 1 {rule} age", "does not age"),
+                ("flow query 1 999 count", "not found"),
+                ("flow info 1", "not support"),
+                ("flow configure 1 queues_number 1 queues_size 16", "Invalid argument"),
+                ("flow pattern_template 1 create pattern_template_id 1 transfer template eth / end", "not configured"),
+                ("flow actions_template 1 create actions_template_id 1 template drop / end mask drop / end", "not configured")):
+            with self.subTest(command):
+                self.assertIn(words, self.pmd.ask(command))
+        self.assertEqual(self.out(udp_frame()), [udp_frame()])
+        self.assertEqual(self.count(rule), 1)
+
+
 class Queues(WithTestPmd):
     def packets(self):
         """That software's queues have received, by the queue."""
@@ -222,6 +251,27 @@ class Tunnels(WithTestPmd):
         self.create(f"0 transfer pattern {UDP} / geneve vni is 5 / eth / ipv4 / end actions raw_decap index 0 / "
                     "port_id id 2 / end")
         self.assertEqual(self.out(outer, source="tup"), [udp_frame()])
+
+    def test_geneve_options(self):
+        """By class and type at any place, by data under a mask."""
+        def geneve(*options):
+            header = struct.pack("!BBHI", sum(map(len, options)) // 4, 0, 0x6558, 5 << 8) + b"".join(options)
+            return frame(ip(17, udp(5555, 6081, header + udp_frame())))
+
+        def option(kind, *words):
+            return struct.pack(f"!HBB{len(words)}I", 0x102, kind, len(words), *words)
+
+        rule = (f"0 transfer pattern {UDP} / geneve vni is 5 / geneve-opt class is 0x102 type is 1 length is 1 data is 0x{{}} / "
+                "eth / ipv4 / end actions vxlan_decap / set_tp_dst port {} / port_id id 2 / end")
+        self.create(rule.format("11223344", 1))
+        self.create(rule.format("11223355", 2))
+        sent = [geneve(option(1, word)) for word in (0x11223344, 0x11223355, 0x11223366)]
+        sent += [geneve(), geneve(option(2, 0x11223344)), geneve(option(3, 1, 2), option(1, 0x11223344)),
+                 geneve(option(1, 0x11223344, 0))]
+        self.assertEqual(self.out(*sent, source="tup"), [udp_frame(to=1), udp_frame(to=2), udp_frame(to=1)])
+        self.assertIn("geneve-opt class is 0x0102 type is 0x01 length is 1 data is 0x11223344", self.card.command("flows"))
+        self.refused(f"0 transfer pattern {UDP} / vxlan / geneve-opt class is 1 type is 1 / end actions drop / end",
+                     "does not match this")
 
     def test_gre(self):
         """NVGRE, and a packet without Ethernet."""

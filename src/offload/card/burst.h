@@ -9,6 +9,9 @@
 
 namespace verbatim::offload {
 
+/// A burst is also full with so many bytes.
+inline constexpr std::size_t kBytesInABurst = 128 << 10;
+
 /// Frames that one turn takes from a port together.
 struct Burst {
   std::array<std::array<std::byte, EditedFrame::kHeadroom + Tap::kFrameMax>, Switch::kBatch> rooms;

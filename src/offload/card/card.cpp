@@ -260,9 +260,9 @@ int Card::execute(const vnic_command& command) {
   const vnic_rule& rule = command.rule;
   switch (command.operation) {
     case VNIC_INSERT: {
-      const auto checked = rule_of(rule, static_cast<std::uint16_t>(ports_.size()));
+      auto checked = rule_of(rule, static_cast<std::uint16_t>(ports_.size()));
       if (!checked) return -checked.error().code;
-      const auto inserted = switch_->insert(*checked);
+      const auto inserted = switch_->insert(std::move(*checked));
       return inserted ? 0 : -inserted.error().code;
     }
     case VNIC_ERASE:

@@ -10,13 +10,15 @@ namespace verbatim::offload {
 std::size_t Card::serve_port(std::uint16_t p) {
   Port& port = ports_[p];
   std::size_t count = 0;
-  for (; count < Switch::kBatch; ++count) {
+  // Large frames: what was read is written again while it is in the processor's cache.
+  for (std::size_t bytes = 0; count < Switch::kBatch && bytes < kBytesInABurst; ++count) {
     FrameNote& note = burst_->notes[count];
     const std::size_t size = port.tap.read(burst_->room(count), note);
     if (size == 0) {
       port.is_ready = false;
       break;
     }
+    bytes += size;
     const ByteSpan frame = burst_->room(count).first(size);
     Arrival& arrival = burst_->arrivals[count];
     arrival = {.frame = frame, .port = p, .packets = 1, .bytes = size};

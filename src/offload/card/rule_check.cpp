@@ -42,6 +42,8 @@ static_assert(VNIC_GROUPS_MAX == Switch::kGroupsMax);
 static_assert(sizeof(vnic_tunnel) == sizeof(TunnelKey));
 static_assert(offsetof(vnic_tunnel, id) == offsetof(TunnelKey, id));
 static_assert(offsetof(vnic_tunnel, inner) == offsetof(TunnelKey, inner));
+static_assert(VNIC_OPTION_BYTES == TunnelOption::kBytesMax && VNIC_OPTIONS_MAX == kOptionsMax);
+static_assert(VNIC_TUNNEL_GENEVE == raw(wire::TunnelKind::kGeneve));
 static_assert(VNIC_TUNNEL_VXLAN == raw(wire::TunnelKind::kVxlan));
 static_assert(VNIC_TUNNEL_GRE == raw(wire::TunnelKind::kGre));
 
@@ -53,6 +55,7 @@ std::unexpected<Error> refuse_rule(const vnic_rule& rule, const char* why) {
 Result<void> add_more(const vnic_rule& rule, Rule& to) {
   const vnic_more& more = rule.more;
   if (more.range_count > kRangesMax) return refuse_rule(rule, "too many ranges");
+  if (more.option_count > kOptionsMax) return refuse_rule(rule, "too many options");
   MoreMatch checked{.tunnel = std::bit_cast<TunnelKey>(more.tunnel),
                     .tunnel_mask = std::bit_cast<TunnelKey>(more.tunnel_mask)};
   if (more.tunnel_mask.kind != 0 && more.tunnel_mask.kind != 0xff) {
@@ -69,6 +72,17 @@ Result<void> add_more(const vnic_rule& rule, Rule& to) {
     std::ranges::copy(range.low, one.low.begin());
     std::ranges::copy(range.high, one.high.begin());
     checked.ranges.push(one);
+  }
+  for (const vnic_option& option : std::span(more.options).first(more.option_count)) {
+    const bool has_size =
+        option.size >= TunnelOption::kHeaderBytes && option.size <= TunnelOption::kBytesMax;
+    if (!has_size || checked.tunnel.kind != wire::TunnelKind::kGeneve) {
+      return refuse_rule(rule, "an option, but not Geneve's");
+    }
+    TunnelOption one{.size = option.size};
+    std::ranges::copy(option.mask, one.mask.begin());
+    std::ranges::copy(option.value, one.value.begin());
+    checked.options.push(one);
   }
   to.more = std::make_shared<const MoreMatch>(checked);
   return {};
@@ -141,6 +155,12 @@ vnic_rule ring_rule_of(const StoredRule& stored) {
     std::ranges::copy(range.mask, to.mask);
     std::ranges::copy(range.low, to.low);
     std::ranges::copy(range.high, to.high);
+  }
+  for (const TunnelOption& option : stored.more->options) {
+    vnic_option& to = rule.more.options[rule.more.option_count++];
+    to.size = option.size;
+    std::ranges::copy(option.mask, to.mask);
+    std::ranges::copy(option.value, to.value);
   }
   return rule;
 }

@@ -9,17 +9,20 @@
 #include <fcntl.h>
 #include <rte_memory.h>
 #include <rte_pause.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 namespace verbatim::offload::driver {
 namespace {
 
 constexpr int kPatienceSeconds = 8;
-constexpr int kPausesBeforeYield = 200;
-constexpr int kYieldsBetweenLooks = 256;
+/// A driver that waits for room lets the card work: it looks for a moment, then sleeps, each time
+/// for twice as long.
+constexpr int kPausesBeforeSleep = 20;
+constexpr useconds_t kShortestSleep = 50;  // Microseconds.
+constexpr useconds_t kLongestSleep = 1000;
 
 /// A message of the card's socket, as it is sent: its header and what follows.
 struct Message {
@@ -175,15 +178,11 @@ bool Connection::has_ended() const {
 }
 
 Result<void> Connection::wait_until_done(std::uint32_t number) const {
-  for (int turn = 0; !is_done(number); ++turn) {
-    if (turn < kPausesBeforeYield) {
-      rte_pause();
-      continue;
-    }
-    sched_yield();
-    if (turn % kYieldsBetweenLooks == 0 && has_ended()) {
-      return refuse(ECONNRESET, "the card has ended");
-    }
+  for (int turn = 0; turn < kPausesBeforeSleep && !is_done(number); ++turn) rte_pause();
+  for (useconds_t wait = kShortestSleep; !is_done(number);
+       wait = std::min(2 * wait, kLongestSleep)) {
+    usleep(wait);
+    if (wait == kLongestSleep && has_ended()) return refuse(ECONNRESET, "the card has ended");
   }
   return {};
 }

@@ -184,8 +184,15 @@ int dump(rte_eth_dev* ethdev, rte_flow* flow, FILE* file, rte_flow_error*) {
 }
 
 int isolate(rte_eth_dev*, int set, rte_flow_error* error) {
-  return set == 0 ? 0
-                  : refuse_rule(error, ENOTSUP, nullptr, "frames without a rule are software's");
+  if (set == 0) return 0;
+  return -rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, nullptr,
+                             "frames without a rule are software's");
+}
+
+rte_flow_action_handle* create_indirect(rte_eth_dev*, const rte_flow_indir_action_conf*,
+                                        const rte_flow_action* action, rte_flow_error* error) {
+  refuse_rule(error, ENOTSUP, action, "no indirect actions: a rule has its own; meters are shared");
+  return nullptr;
 }
 
 }  // namespace
@@ -198,6 +205,7 @@ const rte_flow_ops kFlowOperations = {.validate = validate,
                                       .isolate = isolate,
                                       .dev_dump = dump,
                                       .get_aged_flows = aged_flows,
+                                      .action_handle_create = create_indirect,
                                       .tunnel_decap_set = tunnel_decap_set,
                                       .tunnel_match = tunnel_match,
                                       .get_restore_info = restore_info,

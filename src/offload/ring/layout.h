@@ -15,7 +15,7 @@
 
 /* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
 #define VNIC_MAGIC 0x43494e56u
-#define VNIC_VERSION 3
+#define VNIC_VERSION 4
 
 #define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N (vnic_welcome). */
 #define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
@@ -23,6 +23,8 @@
 #define VNIC_COMMANDS 256u
 #define VNIC_ACTIONS_MAX 16u
 #define VNIC_RANGES_MAX 4u
+#define VNIC_OPTIONS_MAX 2u
+#define VNIC_OPTION_BYTES 36u
 #define VNIC_GROUPS_MAX 512u
 #define VNIC_METERS_MAX 1024u
 #define VNIC_COLORS 3u   /* Green, yellow, red. */
@@ -135,13 +137,23 @@ struct vnic_range {
   __u8 high[16];
 };
 
+/* An option of Geneve that a packet must have, at any place: its header (class, type, length) and
+ * data. */
+struct vnic_option {
+  __u8 size; /* Bytes, 4 to VNIC_OPTION_BYTES. */
+  __u8 reserved[3];
+  __u8 mask[VNIC_OPTION_BYTES];
+  __u8 value[VNIC_OPTION_BYTES];
+};
+
 /* What few rules have. */
 struct vnic_more {
   struct vnic_tunnel tunnel;
   struct vnic_tunnel tunnel_mask;
   __u32 range_count;
-  __u32 reserved;
+  __u32 option_count;
   struct vnic_range ranges[VNIC_RANGES_MAX];
+  struct vnic_option options[VNIC_OPTIONS_MAX];
 };
 
 struct vnic_rule {

@@ -114,6 +114,25 @@ std::string layer_four(const Layers& of) {
 
 std::string layers(const Layers& of) { return layer_two(of) + layer_three(of) + layer_four(of); }
 
+std::string option(const vnic_option& of) {
+  const Bytes value(of.value);
+  const Bytes mask(of.mask);
+  const auto part = [&](const char* name, std::size_t at, std::size_t size) {
+    const auto all = [&](std::uint8_t byte) {
+      return std::ranges::all_of(mask.subspan(at, size), [&](auto each) { return each == byte; });
+    };
+    const auto text = [&](Bytes of_what) {
+      return fmt::format("0x{:02x}", fmt::join(of_what.subspan(at, size), ""));
+    };
+    if (size == 0 || all(0)) return std::string();
+    if (all(0xff)) return fmt::format(" {} is {}", name, text(value));
+    return fmt::format(" {0} spec {1} {0} mask {2}", name, text(value), text(mask));
+  };
+  std::string text = " / geneve-opt" + part("class", 0, 2) + part("type", 2, 1);
+  if (of.mask[3] != 0) text += fmt::format(" length is {}", of.value[3]);
+  return text + part("data", 4, of.size - 4u);
+}
+
 std::string tunnel(const vnic_rule& rule) {
   if (rule.has_more == 0 || rule.more.tunnel_mask.kind == 0) return {};
   const vnic_tunnel& key = rule.more.tunnel;
@@ -125,7 +144,11 @@ std::string tunnel(const vnic_rule& rule) {
                                                            : " / geneve";
   const auto id = field(inner, is_gre ? "value" : "vni", Bytes(key.id).subspan(is_gre ? 0 : 1),
                         Bytes(mask.id).subspan(is_gre ? 0 : 1), number);
-  return name + id + " / " + layers(inner);
+  std::string text = name + id;
+  for (const vnic_option& each : std::span(rule.more.options).first(rule.more.option_count)) {
+    text += option(each);
+  }
+  return text + " / " + layers(inner);
 }
 
 /// The words of testpmd for an action, and how its argument is written.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,17 +19,19 @@ std::size_t room_for(std::uint32_t id, std::uint32_t max) {
 
 /// One batch: what is found so far, and which keys may still find a better rule.
 struct FlowTable::Search {
-  std::array<KeyWords, kBatch> keys;
+  std::span<const Key> keys;
   Tunnels tunnels;
-  const TunnelWords* tunnel(std::size_t i) const { return tunnels.empty() ? nullptr : tunnels[i]; }
+  const InTunnel* tunnel(std::size_t i) const { return tunnels.empty() ? nullptr : tunnels[i]; }
   std::array<std::uint32_t, kBatch> hashes;
+  std::array<std::uint64_t, kBatch> cache_hashes;
   std::array<std::uint8_t, kBatch> open;  // Indices.
   std::size_t open_count = 0;
   std::span<std::uint32_t> found;
 };
 
-FlowTable::FlowTable(TableLimits limits, std::uint64_t seed)
-    : limits_(limits), seed_(seed), cache_(kCacheSize) {}
+FlowTable::FlowTable(TableLimits limits, std::uint64_t seed) : limits_(limits), seed_(seed) {
+  rules_.reserve(limits.rules);  // No rule is ever moved; memory that is not used is not there.
+}
 
 Tuple* FlowTable::tuple_of(const Rule& rule) {
   Key mask = rule.mask;
@@ -67,9 +71,12 @@ Result<void> FlowTable::insert(const Rule& rule) {
   tuple->add(rule.id, stored);
   if (tuple->has_tunnel()) ++tunnel_rules_;
   sort_tuples();
-  // What the cache has found stays right unless the new rule may win over it.
-  if (size_ > 0 && rule.priority < priorities_.rbegin()->first) ++generation_;
+  // What the cache has found stays right unless the new rule may win over it; keys are not kept
+  // while all rules are of one priority.
+  const bool may_win = size_ > 0 && rule.priority < priorities_.rbegin()->first;
+  const std::size_t were = priorities_.size();
   ++priorities_[rule.priority];
+  cache_is_stale_ |= may_win || (were == 1 && priorities_.size() == 2);
   ++size_;
   return {};
 }
@@ -94,17 +101,20 @@ bool FlowTable::erase(std::uint32_t id) {
   return true;
 }
 
-FlowTable::Cached& FlowTable::cached(const KeyWords& key) {
+std::uint64_t FlowTable::hash(const Key& key) const {
   std::uint64_t state = seed_;
-  for (std::size_t i = 0; i < key.size(); i += 2) {
-    state = mix(state ^ key[i], key[i + 1] ^ ~seed_);
+  for (std::size_t i = 0; i < kSecrets.size(); i += 2) {
+    state += mix(word(key, i) ^ kSecrets[i] ^ seed_, word(key, i + 1) ^ kSecrets[i + 1]);
   }
-  return cache_[(state ^ state >> 32) % kCacheSize];
+  return state ^ state >> 29;
 }
 
-bool FlowTable::is_valid(const Cached& cached, const Key& key) const {
-  return cached.generation == generation_ && rules_[cached.id].version == cached.version &&
-         cached.key == key;
+/// Of rules of one priority each that matches is right.
+bool FlowTable::is_right(std::uint32_t entry, const Key& key) const {
+  const StoredRule& rule = rules_[cache_.rule(entry)];
+  if (rule.tuple == nullptr) return false;
+  if (priorities_.size() == 1) return rule.tuple->accepts(key, rule);
+  return cache_.has_key(entry, key, rule.version);
 }
 
 /// Looks for all open keys in one tuple, and closes those that found a rule of the best priority
@@ -147,37 +157,60 @@ void FlowTable::search(Search& search) {
   }
 }
 
-/// The cache has no frames of tunnels as long as rules ask for what is in them: its keys are those
-/// of the tunnel's own headers.
-void FlowTable::find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found) {
-  Search batch;
-  batch.found = found;
-  batch.tunnels = tunnels;
-  std::array<Cached*, kBatch> entries{};
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    batch.keys[i] = words(keys[i]);
-    if (!uses_cache_ || batch.tunnel(i) != nullptr) continue;
-    entries[i] = &cached(batch.keys[i]);
-    __builtin_prefetch(entries[i]);
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(entries[i]) + 64);
+/// Leaves open what the cache does not know. It has no frames of tunnels as long as rules ask for
+/// what is in them: its keys are those of the tunnel's own headers.
+void FlowTable::look_in_cache(Search& search) {
+  if (std::exchange(cache_is_stale_, false)) cache_.clear();
+  const std::size_t count = search.keys.size();
+  std::array<std::uint32_t, kBatch> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    search.cache_hashes[i] = hash(search.keys[i]);
+    cache_.prefetch(search.cache_hashes[i]);
   }
-  std::array<std::uint8_t, kBatch> searched{};
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const bool is_known =
-        entries[i] != nullptr && entries[i]->id != kNoRule && is_valid(*entries[i], keys[i]);
-    found[i] = is_known ? entries[i]->id : kNoRule;
-    if (!is_known) batch.open[batch.open_count++] = static_cast<std::uint8_t>(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_plain = search.tunnel(i) == nullptr;
+    entries[i] = is_plain ? cache_.find(search.cache_hashes[i]) : KeyCache::kNone;
+    if (entries[i] == KeyCache::kNone) continue;
+    const auto* const rule = reinterpret_cast<const std::byte*>(&rules_[cache_.rule(entries[i])]);
+    __builtin_prefetch(rule);
+    __builtin_prefetch(rule + 64);
   }
-  searched = batch.open;
-  const std::size_t count = batch.open_count;
-  search(batch);
-  for (const std::uint8_t i : std::span(searched).first(count)) {
-    if (found[i] == kNoRule || entries[i] == nullptr) continue;
-    *entries[i] = {keys[i], found[i], rules_[found[i]].version, generation_};
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_known = entries[i] != KeyCache::kNone && is_right(entries[i], search.keys[i]);
+    search.found[i] = is_known ? cache_.rule(entries[i]) : kNoRule;
+    if (!is_known) search.open[search.open_count++] = static_cast<std::uint8_t>(i);
   }
 }
 
-std::uint32_t FlowTable::find(const Key& key, const TunnelWords* tunnel) {
+void FlowTable::put_into_cache(const Search& search, std::size_t i) {
+  const std::uint32_t id = search.found[i];
+  if (id == kNoRule || search.tunnel(i) != nullptr) return;
+  const std::uint32_t entry = cache_.put(search.cache_hashes[i], id);
+  if (priorities_.size() > 1) cache_.keep_key(entry, search.keys[i], rules_[id].version);
+}
+
+void FlowTable::find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found) {
+  Search batch;
+  batch.keys = keys;
+  batch.tunnels = tunnels;
+  batch.found = found;
+  if (uses_cache_) {
+    look_in_cache(batch);
+  } else {
+    for (; batch.open_count < keys.size(); ++batch.open_count) {
+      found[batch.open_count] = kNoRule;
+      batch.open[batch.open_count] = static_cast<std::uint8_t>(batch.open_count);
+    }
+  }
+  if (batch.open_count == 0) return;
+  const std::array<std::uint8_t, kBatch> searched = batch.open;
+  const std::size_t count = batch.open_count;
+  search(batch);
+  if (!uses_cache_) return;
+  for (const std::uint8_t i : std::span(searched).first(count)) put_into_cache(batch, i);
+}
+
+std::uint32_t FlowTable::find(const Key& key, const InTunnel* tunnel) {
   std::uint32_t found = kNoRule;
   find(std::span(&key, 1), std::span(&tunnel, 1), std::span(&found, 1));
   return found;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "offload/switch/key_cache.h"
 #include "offload/switch/tuple.h"
 
 namespace verbatim::offload {
@@ -18,7 +19,7 @@ struct TableLimits {
 };
 
 /// Rules by masked match: a hash table for each mask ("tuple-space search"), in the order of their
-/// best priorities, and a cache of whole keys in front. One thread searches and changes it.
+/// best priorities, and a cache of keys in front. One thread searches and changes it.
 class FlowTable {
  public:
   static constexpr std::size_t kBatch = 32;
@@ -33,9 +34,9 @@ class FlowTable {
   /// Finds the rule for each key, kNoRule if there is none. At most kBatch at once: what the search
   /// will read is prefetched for all of them, so that waits for memory overlap.
   /// `tunnels`: for each key what is in the tunnel, null if there is none; empty: for all of them.
-  using Tunnels = std::span<const TunnelWords* const>;
+  using Tunnels = std::span<const InTunnel* const>;
   void find(std::span<const Key> keys, Tunnels tunnels, std::span<std::uint32_t> found);
-  std::uint32_t find(const Key& key, const TunnelWords* tunnel = nullptr);
+  std::uint32_t find(const Key& key, const InTunnel* tunnel = nullptr);
   /// Whether any rule asks for what is in tunnels.
   bool has_tunnels() const { return tunnel_rules_ != 0; }
 
@@ -48,18 +49,13 @@ class FlowTable {
   void use_cache(bool use) { uses_cache_ = use; }
 
  private:
-  static constexpr std::size_t kCacheSize = 16384;
-  struct alignas(64) Cached {  // Two cache lines.
-    Key key;
-    std::uint32_t id = kNoRule;
-    std::uint32_t version = 0;
-    std::uint64_t generation = 0;
-  };
   struct Search;
   Tuple* tuple_of(const Rule& rule);
   void sort_tuples();
-  Cached& cached(const KeyWords& key);
-  bool is_valid(const Cached& cached, const Key& key) const;
+  std::uint64_t hash(const Key& key) const;
+  bool is_right(std::uint32_t entry, const Key& key) const;
+  void look_in_cache(Search& search);
+  void put_into_cache(const Search& search, std::size_t i);
   void look_in(Tuple& tuple, Search& search);
   void search(Search& search);
 
@@ -70,8 +66,8 @@ class FlowTable {
   std::uint32_t size_ = 0;
   std::uint32_t tunnel_rules_ = 0;
   std::map<std::uint32_t, std::uint32_t> priorities_;  // How many rules have each.
-  std::vector<Cached> cache_;
-  std::uint64_t generation_ = 1;  // Entries of the cache with another one are stale.
+  KeyCache cache_;
+  bool cache_is_stale_ = false;
   bool uses_cache_ = true;
 };
 

@@ -154,20 +154,18 @@ struct World {
     std::array<Key, FlowTable::kBatch> keys;
     std::array<std::uint32_t, FlowTable::kBatch> found{};
     const std::size_t count = random.between(1, keys.size());
-    std::array<TunnelKey, FlowTable::kBatch> in;
-    std::array<TunnelWords, FlowTable::kBatch> in_words;
-    std::array<const TunnelWords*, FlowTable::kBatch> tunnels{};
+    std::array<InTunnel, FlowTable::kBatch> in;
+    std::array<const InTunnel*, FlowTable::kBatch> tunnels{};
     for (std::size_t i = 0; i < count; ++i) {
       keys[i] = some_key(random);
       if (!asks_for_more || random.chance(0.5)) continue;
-      in[i] = some_tunnel(random);
-      in_words[i] = words(in[i]);
-      tunnels[i] = &in_words[i];
+      in[i].key = some_tunnel(random);
+      tunnels[i] = &in[i];
     }
     table.find(std::span(keys).first(count), std::span(tunnels).first(count),
                std::span(found).first(count));
     for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_TRUE(list.accepts(keys[i], tunnels[i] != nullptr ? &in[i] : nullptr, found[i]));
+      ASSERT_TRUE(list.accepts(keys[i], tunnels[i] != nullptr ? &in[i].key : nullptr, found[i]));
     }
   }
   sim::Random random;

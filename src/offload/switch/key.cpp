@@ -149,41 +149,42 @@ std::optional<FoundTunnel> tunnel_header_of(ByteSpan frame, const Key& key) {
 
 }  // namespace
 
-std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
-  if (frame.size() < wire::kEthernetHeaderBytes) return {};
-  Key key;
+bool read_key(ByteSpan frame, std::uint16_t port, Key& key) {
+  if (frame.size() < wire::kEthernetHeaderBytes) return false;
+  key = {};
   key.port = port;
   copy(key.destination_mac, frame.data());
   copy(key.source_mac, frame.data() + 6);
   std::size_t at = wire::kEthernetHeaderBytes;
   auto type = load_be<std::uint16_t>(frame.data() + 12);
   if (type == wire::kTypeVlan || type == wire::kTypeServiceVlan) {
-    if (frame.size() < at + wire::kVlanTagBytes) return {};
+    if (frame.size() < at + wire::kVlanTagBytes) return false;
     copy(key.vlan_protocol, frame.data() + 12);
     copy(key.vlan_tag, frame.data() + at);
     key.vlan_tag[0] |= kTagPresent;  // In the place of the drop-eligible bit, which none matches.
     type = load_be<std::uint16_t>(frame.data() + at + 2);
     at += wire::kVlanTagBytes;
   }
-  if (!parse_packet(type, frame.subspan(at), key)) return {};
-  return key;
+  return parse_packet(type, frame.subspan(at), key);
 }
 
-std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key) {
+std::optional<InTunnel> tunnel_of(ByteSpan frame, const Key& key) {
   const auto header = tunnel_header_of(frame, key);
   if (!header) return {};
-  TunnelKey tunnel{.kind = header->header.kind};
+  InTunnel found{.key = {.kind = header->header.kind}};
+  TunnelKey& tunnel = found.key;
+  if (tunnel.kind == wire::TunnelKind::kGeneve) {
+    found.options = frame.subspan(header->at, header->header.bytes).subspan(wire::kGeneveBytes);
+  }
   store_be(reinterpret_cast<std::byte*>(tunnel.id.data()), header->header.id);
   store_be(reinterpret_cast<std::byte*>(tunnel.protocol.data()), header->header.protocol);
   const ByteSpan inside = frame.subspan(header->at + header->header.bytes);
   if (header->header.protocol != wire::kTypeTransparentEthernet) {
     if (!parse_packet(header->header.protocol, inside, tunnel.inner)) return {};
-    return tunnel;
+    return found;
   }
-  const auto inner = key_of(inside, 0);
-  if (!inner) return {};
-  tunnel.inner = *inner;
-  return tunnel;
+  if (!read_key(inside, 0, tunnel.inner)) return {};
+  return found;
 }
 
 std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol) {

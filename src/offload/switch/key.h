@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "base/bytes.h"
@@ -33,12 +34,18 @@ struct alignas(std::uint64_t) Key {
   std::uint16_t group = 0;                         // In which the search goes on.
   std::array<std::uint8_t, 16> source_ip{};        // IPv4: in the first four bytes.
   std::array<std::uint8_t, 16> destination_ip{};
-  friend bool operator==(const Key&, const Key&) = default;
+  friend bool operator==(const Key& a, const Key& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 };
 
 using KeyWords = std::array<std::uint64_t, 8>;
 static_assert(sizeof(Key) == sizeof(KeyWords));
 inline KeyWords words(const Key& key) { return std::bit_cast<KeyWords>(key); }
+template <typename AnyKey>  // Key or TunnelKey
+std::uint64_t word(const AnyKey& key, std::size_t at) {
+  std::uint64_t value;
+  std::memcpy(&value, reinterpret_cast<const std::byte*>(&key) + at * sizeof value, sizeof value);
+  return value;
+}
 inline Key masked(const Key& key, const Key& mask) {
   KeyWords both = words(key);
   for (std::size_t i = 0; i < both.size(); ++i) both[i] &= words(mask)[i];
@@ -59,13 +66,23 @@ using TunnelWords = std::array<std::uint64_t, 9>;
 static_assert(sizeof(TunnelKey) == sizeof(TunnelWords));
 inline TunnelWords words(const TunnelKey& key) { return std::bit_cast<TunnelWords>(key); }
 
-/// Returns the key of a frame that came from `port`; nothing if a header is malformed or cut short:
-/// such a frame is software's. One pass for speed: wire/net/frame.h knows more headers.
-std::optional<Key> key_of(ByteSpan frame, std::uint16_t port);
+/// A tunnel's packet: what rules match of it.
+struct InTunnel {
+  TunnelKey key;
+  ByteSpan options;  // Geneve's, in the frame.
+};
+
+/// Reads the key of a frame that came from `port`. Returns false if a header is malformed or cut
+/// short: such a frame is software's. One pass for speed: wire/net/frame.h knows more headers.
+bool read_key(ByteSpan frame, std::uint16_t port, Key& key);
+inline std::optional<Key> key_of(ByteSpan frame, std::uint16_t port) {
+  Key key;
+  return read_key(frame, port, key) ? std::optional(key) : std::nullopt;
+}
 
 /// Returns what is in the tunnel whose packet the frame is, VXLAN and Geneve by their UDP ports.
 /// `key`: the frame's. Nothing if it is none, or what is in it is malformed.
-std::optional<TunnelKey> tunnel_key_of(ByteSpan frame, const Key& key);
+std::optional<InTunnel> tunnel_of(ByteSpan frame, const Key& key);
 /// Bytes before what is in the tunnel, whose EtherType is `protocol` then. 0: it is no tunnel's.
 std::size_t tunnel_bytes(ByteSpan frame, const Key& key, std::uint16_t& protocol);
 

@@ -83,22 +83,22 @@ TEST(TunnelKey, HasWhatIsInVxlan) {
   const auto frame = in_vxlan(inner, 4789);
   const auto key = key_of(frame, 3);
   ASSERT_TRUE(key);
-  const auto tunnel = tunnel_key_of(frame, *key);
+  const auto tunnel = tunnel_of(frame, *key);
   ASSERT_TRUE(tunnel);
-  EXPECT_EQ(tunnel->kind, wire::TunnelKind::kVxlan);
-  EXPECT_EQ(tunnel->id, (std::array<std::uint8_t, 4>{0, 0, 0, 42}));
-  EXPECT_EQ(tunnel->inner, *key_of(inner, 0));
+  EXPECT_EQ(tunnel->key.kind, wire::TunnelKind::kVxlan);
+  EXPECT_EQ(tunnel->key.id, (std::array<std::uint8_t, 4>{0, 0, 0, 42}));
+  EXPECT_EQ(tunnel->key.inner, *key_of(inner, 0));
 }
 
 TEST(TunnelKey, IsNoneAtAnotherPortOrOfWhatIsCutShort) {
   const auto inner = make_frame({});
   const auto other = in_vxlan(inner, 4790);
-  EXPECT_FALSE(tunnel_key_of(other, *key_of(other, 0)));
+  EXPECT_FALSE(tunnel_of(other, *key_of(other, 0)));
   auto broken = in_vxlan(inner, 4789);
   broken[14 + 20 + 8 + 8 + 14] = std::byte{0x43};  // The inner IP header is too short.
-  EXPECT_FALSE(tunnel_key_of(broken, *key_of(broken, 0)));
+  EXPECT_FALSE(tunnel_of(broken, *key_of(broken, 0)));
   const auto plain = make_frame({});
-  EXPECT_FALSE(tunnel_key_of(plain, *key_of(plain, 0)));
+  EXPECT_FALSE(tunnel_of(plain, *key_of(plain, 0)));
 }
 
 }  // namespace

@@ -67,14 +67,27 @@ struct Range {
 };
 inline constexpr std::size_t kRangesMax = 4;
 
+/// An option that Geneve's header must have, at any place (RFC 8926): its header of four bytes
+/// (class, type, length) and the data after it, masked.
+struct TunnelOption {
+  static constexpr std::size_t kHeaderBytes = 4;
+  static constexpr std::size_t kBytesMax = 36;
+  std::uint8_t size = 0;  // With the header.
+  std::array<std::uint8_t, kBytesMax> mask{};
+  std::array<std::uint8_t, kBytesMax> value{};
+};
+inline constexpr std::size_t kOptionsMax = 2;
+
 /// What few rules have.
 struct MoreMatch {
   TunnelKey tunnel;
   TunnelKey tunnel_mask;  // Without a kind: the rule asks for no tunnel.
   InplaceVector<Range, kRangesMax> ranges;
+  InplaceVector<TunnelOption, kOptionsMax> options;
 
   bool has_tunnel() const { return tunnel_mask.kind != wire::TunnelKind::kNone; }
-  bool are_in_range(const KeyWords& key, const TunnelWords* tunnel) const;
+  /// Whether ranges and options are right, which no hash has.
+  bool accepts(const Key& key, const InTunnel* tunnel) const;
 };
 
 /// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.

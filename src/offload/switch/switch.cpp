@@ -72,16 +72,15 @@ Result<void> Switch::insert(Rule rule) {
 void Switch::begin(std::span<const Arrival> arrivals, Batch& batch) {
   const bool has_tunnels = table_.has_tunnels();
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    const auto key = key_of(arrivals[i].frame, arrivals[i].port);
-    if (!key) continue;
+    Key& key = batch.keys[batch.count];
+    if (!read_key(arrivals[i].frame, arrivals[i].port, key)) continue;
     if (has_tunnels) {
-      const auto tunnel = arrivals[i].is_plain ? tunnel_key_of(arrivals[i].frame, *key)
-                                               : std::optional<TunnelKey>();
-      if (tunnel) tunnels_[batch.count] = words(*tunnel);
+      const auto tunnel =
+          arrivals[i].is_plain ? tunnel_of(arrivals[i].frame, key) : std::optional<InTunnel>();
+      if (tunnel) tunnels_[batch.count] = *tunnel;
       in_tunnels_[batch.count] = tunnel ? &tunnels_[batch.count] : nullptr;
     }
-    batch.origin[batch.count] = static_cast<std::uint8_t>(i);
-    batch.keys[batch.count++] = *key;
+    batch.origin[batch.count++] = static_cast<std::uint8_t>(i);
   }
   if (has_tunnels) batch.tunnels = std::span(in_tunnels_).first(batch.count);
   table_.find(std::span(batch.keys).first(batch.count), batch.tunnels,
@@ -90,9 +89,10 @@ void Switch::begin(std::span<const Arrival> arrivals, Batch& batch) {
 
 /// Of addresses, protocol and ports: both words of ports, and the addresses.
 std::uint32_t Switch::Batch::hash(std::size_t i, std::uint64_t seed) const {
-  const KeyWords key = words(keys[i]);
-  std::uint64_t state = mix(key[0] ^ seed, key[3] ^ key[1]);
-  for (std::size_t w = 4; w < key.size(); ++w) state = mix(state ^ key[w], 0x9e3779b97f4a7c15);
+  const Key& key = keys[i];
+  const std::uint64_t state = mix(word(key, 0) ^ seed, word(key, 3) ^ word(key, 1)) +
+                              mix(word(key, 4) ^ seed ^ kSecrets[0], word(key, 5) ^ kSecrets[1]) +
+                              mix(word(key, 6) ^ seed ^ kSecrets[2], word(key, 7) ^ kSecrets[3]);
   return static_cast<std::uint32_t>(state ^ state >> 32);
 }
 

@@ -68,8 +68,7 @@ class Switch {
 
   /// Jumps from rule to rule until one says what becomes of the frame.
   template <typename Count>
-  void follow(Key key, const TunnelWords* tunnel, std::uint32_t found, Verdict& verdict,
-              Count count) {
+  void follow(Key key, const InTunnel* tunnel, std::uint32_t found, Verdict& verdict, Count count) {
     for (int jumps = 0; jumps <= kJumpsMax; ++jumps) {
       if (found == kNoRule) {
         if (key.group >= kIngressGroup) return;
@@ -96,8 +95,8 @@ class Switch {
   FlowTable table_;
   const std::uint64_t seed_;
   // Of a batch's frames.
-  std::array<TunnelWords, kBatch> tunnels_{};
-  std::array<const TunnelWords*, kBatch> in_tunnels_{};
+  std::array<InTunnel, kBatch> tunnels_{};
+  std::array<const InTunnel*, kBatch> in_tunnels_{};
 };
 
 }  // namespace verbatim::offload

@@ -23,21 +23,22 @@ Tuple::Tuple(const Key& mask, const TunnelKey& tunnel_mask, std::uint64_t seed)
 }
 
 std::uint32_t Tuple::hash_of(const StoredRule& rule) const {
-  if (!has_tunnel()) return hash(words(rule.key), nullptr);
-  const TunnelWords tunnel = words(rule.more->tunnel);
-  return hash(words(rule.key), &tunnel);
+  if (!has_tunnel()) return hash(rule.key, nullptr);
+  const InTunnel tunnel{.key = rule.more->tunnel};
+  return hash(rule.key, &tunnel);
 }
 
-bool Tuple::matches_more(const KeyWords& key, const TunnelWords* tunnel,
-                         const StoredRule& rule) const {
+bool Tuple::matches_more(const Key& key, const InTunnel* tunnel, const StoredRule& rule) const {
   if (rule.more == nullptr) return true;
   if (has_tunnel()) {
-    const TunnelWords wanted = words(rule.more->tunnel);
+    if (tunnel == nullptr) return false;
+    const TunnelKey& wanted = rule.more->tunnel;
     for (const std::uint8_t at : tunnel_used_) {
-      if ((((*tunnel)[at] ^ wanted[at]) & tunnel_mask_words_[at]) != 0) return false;
+      const std::uint64_t differs = word(tunnel->key, at) ^ word(wanted, at);
+      if ((differs & tunnel_mask_words_[at]) != 0) return false;
     }
   }
-  return rule.more->are_in_range(key, tunnel);
+  return rule.more->accepts(key, tunnel);
 }
 
 void Tuple::add(std::uint32_t id, const StoredRule& rule) {

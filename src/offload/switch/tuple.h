@@ -55,16 +55,16 @@ class Tuple {
 
   /// Of a key, masked or not. The products of pairs of words do not wait for each other.
   /// `tunnel`: there is one if the tuple has one.
-  std::uint32_t hash(const KeyWords& key, const TunnelWords* tunnel) const {
+  std::uint32_t hash(const Key& key, const InTunnel* tunnel) const {
     std::uint64_t state = seed_;
     for (std::size_t i = 0; i < used_.size(); i += 2) {
       const std::uint8_t one = used_[i];
       const std::uint8_t two = used_[i + 1];
-      state += mix((key[one] & mask_words_[one]) ^ kSecrets[i] ^ seed_,
-                   (key[two] & mask_words_[two]) ^ kSecrets[i + 1]);
+      state += mix((word(key, one) & mask_words_[one]) ^ kSecrets[i] ^ seed_,
+                   (word(key, two) & mask_words_[two]) ^ kSecrets[i + 1]);
     }
     for (const std::uint8_t at : tunnel_used_) {
-      state = mix(state ^ ((*tunnel)[at] & tunnel_mask_words_[at]), kSecrets[at & 7] + at);
+      state = mix(state ^ (word(tunnel->key, at) & tunnel_mask_words_[at]), kSecrets[at & 7] + at);
     }
     return static_cast<std::uint32_t>(state ^ state >> 32);
   }
@@ -77,8 +77,11 @@ class Tuple {
     }
   }
   /// Returns the best rule that matches, or kNoRule.
-  std::uint32_t find(std::uint32_t hash, const KeyWords& key, const TunnelWords* tunnel,
+  std::uint32_t find(std::uint32_t hash, const Key& key, const InTunnel* tunnel,
                      const std::vector<StoredRule>& rules) const;
+
+  /// Whether a rule of this tuple matches a frame that is in no tunnel.
+  bool accepts(const Key& key, const StoredRule& rule) const;
 
  private:
   static constexpr std::uint32_t kNever = 0;          // No rule was ever here: a search ends.
@@ -90,8 +93,8 @@ class Tuple {
   std::uint32_t hash_of(const StoredRule& rule) const;
   void put(Slot slot);
   void rebuild();
-  bool matches(const KeyWords& key, const Key& rule) const;
-  bool matches_more(const KeyWords& key, const TunnelWords* tunnel, const StoredRule& rule) const;
+  bool matches(const Key& key, const Key& rule) const;
+  bool matches_more(const Key& key, const InTunnel* tunnel, const StoredRule& rule) const;
 
   const Key mask_;
   const TunnelKey tunnel_mask_;
@@ -100,7 +103,7 @@ class Tuple {
   const std::uint64_t seed_;
   InplaceVector<std::uint8_t, 8> used_;  // Words in which the mask has a bit, an even number.
   InplaceVector<std::uint8_t, 9> tunnel_used_;
-  bool asks_for_more_ = false;  // A rule has a tunnel or ranges: they lie elsewhere.
+  bool asks_for_more_ = false;  // A rule has what lies elsewhere.
   std::vector<Slot> slots_;
   std::uint32_t slot_mask_;
   std::uint32_t filled_ = 0;  // Slots that are not kNever.
@@ -110,14 +113,19 @@ class Tuple {
   std::map<std::uint32_t, std::uint32_t> priorities_;  // How many rules have each.
 };
 
-inline bool Tuple::matches(const KeyWords& key, const Key& rule) const {
-  const KeyWords wanted = words(rule);
+inline bool Tuple::matches(const Key& key, const Key& rule) const {
   std::uint64_t differs = 0;
-  for (const std::uint8_t at : used_) differs |= (key[at] & mask_words_[at]) ^ wanted[at];
+  for (std::size_t i = 0; i < mask_words_.size(); ++i) {
+    differs |= (word(key, i) ^ word(rule, i)) & mask_words_[i];
+  }
   return differs == 0;
 }
 
-inline std::uint32_t Tuple::find(std::uint32_t hash, const KeyWords& key, const TunnelWords* tunnel,
+inline bool Tuple::accepts(const Key& key, const StoredRule& rule) const {
+  return matches(key, rule.key) && (!asks_for_more_ || matches_more(key, nullptr, rule));
+}
+
+inline std::uint32_t Tuple::find(std::uint32_t hash, const Key& key, const InTunnel* tunnel,
                                  const std::vector<StoredRule>& rules) const {
   std::uint32_t best = kNoRule;
   for (std::uint32_t at = hash & slot_mask_; slots_[at].place != kNever;

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""oracle.py FROM TO: each rule of tc gives the same frames, byte for byte, in the card (skip_sw) and in Linux's software
-(skip_hw). FROM and TO are representors of the functions in the namespaces n0 and n1. Runs in the guest."""
+"""oracle.py FROM TO [tunnels]: each rule of tc gives the same frames, byte for byte, in the card (skip_sw) and in Linux's
+software (skip_hw). FROM and TO are representors of the functions in the namespaces n0 and n1. With tunnels, frames are sent
+by what is at the wire (namespace nw), and the rules are those of vxlan0 and geneve0: Linux takes no skip_sw there, so they
+are in both. Runs in the guest."""
 
 import ctypes
 import os
@@ -13,6 +15,7 @@ import time
 AUXDATA, SOL_PACKET = 8, 263
 LAST = bytes.fromhex("020000000002020000000001") + b"\x88\xb5" + bytes(50)  # Comes after all others.
 SET_TCP = "pedit ex munge eth dst set 02:00:00:00:00:0a munge ip ttl set 9 munge ip src set 1.2.3.4 munge tcp dport set 99"
+TUNNEL = "enc_src_ip 10.8.0.2 enc_dst_ip 10.8.0.1"
 # (protocol, match, actions before the redirection)
 CASES = (
     ("all", "", ""),
@@ -48,6 +51,28 @@ CASES = (
     ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action pedit ex munge eth src set 02:00:00:00:00:0b pipe"),
     ("ip", "ip_proto tcp", "mirred egress mirror dev {to} pipe action vlan push id 9 pipe action mirred egress mirror "
                            "dev {to} pipe action pedit ex munge tcp sport set 6 pipe action csum tcp pipe"),
+)
+TUNNELS = (
+    ("all", "enc_key_id 42", ""),
+    ("all", "enc_key_id 42", "tunnel_key unset pipe"),
+    ("ip", "enc_key_id 42 ip_proto tcp dst_port 80", "tunnel_key unset pipe"),
+    ("ip", "enc_key_id 42 ip_proto udp src_port 900-1100 ip_flags nofrag", "tunnel_key unset pipe"),
+    ("ip", "enc_key_id 43 src_ip 10.9.0.0/24", "tunnel_key unset pipe"),
+    ("ip", "enc_ttl 64 dst_mac 02:00:00:00:00:02", "tunnel_key unset pipe"),
+    ("ip", "enc_key_id 42 enc_tos 0x10 ip_tos 0x10/0xfc", "tunnel_key unset pipe"),
+    ("ipv6", "enc_key_id 42 ip_proto tcp", "tunnel_key unset pipe"),
+    ("802.1Q", "enc_key_id 42 vlan_id 5", "tunnel_key unset pipe action vlan pop pipe"),
+    ("ip", "enc_key_id 42", "tunnel_key unset pipe action vlan push id 7 priority 3 pipe"),
+    ("ip", "enc_key_id 42 ip_proto tcp", f"tunnel_key unset pipe action {SET_TCP} pipe action csum ip and tcp pipe"),
+    ("ip", "enc_key_id 42 ip_proto tcp", "tunnel_key unset pipe action mirred egress mirror dev {to} pipe action pedit ex munge "
+                                         "eth src set 02:00:00:00:00:0b pipe"),
+)
+# One that has another option beside it is the card's alone: such packets have another network.
+OPTIONS = (
+    ("all", "enc_key_id 42 geneve_opts 0102:80:11223344", "tunnel_key unset pipe"),
+    ("all", "enc_key_id 42 geneve_opts 0102:80:11223300/ffff:ff:ffffff00", "tunnel_key unset pipe"),
+    ("ip", "enc_key_id 42 geneve_opts 0103:81:1122334455667788 ip_proto udp", "tunnel_key unset pipe"),
+    ("all", "geneve_opts 0102:80:11223344,0103:81:1122334455667788", "tunnel_key unset pipe"),
 )
 
 
@@ -102,6 +127,34 @@ def frames():
         yield macs + b"\x88\xa8\x60\x05" + packet
 
 
+def option(kind, data):
+    return struct.pack("!HBB", 0x0102 + (kind & 1), kind, len(data) // 4) + data
+
+
+ONE, OTHER, TWO = option(0x80, bytes.fromhex("11223344")), option(0x80, bytes.fromhex("11223355")), option(
+    0x81, bytes.fromhex("1122334455667788"))
+
+
+def in_tunnel(port, network, inner, tos=0x10, ttl=64, options=b""):
+    """As the wire sends it to the host's uplink."""
+    header = (struct.pack("!BBHI", len(options) // 4, 0, 0x6558, network << 8) + options if port == 6081 else
+              struct.pack("!II", 0x08000000, network << 8))
+    data = struct.pack("!HHHH", 5555, port, 8 + len(header) + len(inner), 0) + header + inner
+    outer = struct.pack("!BBHHHBBH4B4B", 0x45, tos, 20 + len(data), 7, 0, ttl, 17, 0, 10, 8, 0, 2, 10, 8, 0, 1)
+    return bytes.fromhex("020000000008020000000009" "0800") + put(outer, 10, checksum(outer)) + data
+
+
+def frames_in_tunnel(port):
+    shapes = [{}, {"network": 43}, {"tos": 0}, {"ttl": 9}]
+    if port == 6081:
+        shapes = [{}, {"options": ONE}, {"options": OTHER}, {"options": TWO}, {"options": ONE + TWO, "network": 43},
+                  {"options": ONE, "network": 43}]
+    for i, inner in enumerate(frames()):
+        yield in_tunnel(port, **({"network": 42, "inner": inner} | shapes[i % len(shapes)]))
+    for shape in shapes:
+        yield in_tunnel(port, **({"network": 42, "inner": LAST[:12] + ipv4(6)} | shape))
+
+
 def packet_socket(namespace):
     here, there = os.open("/proc/self/ns/net", os.O_RDONLY), os.open(f"/run/netns/{namespace}", os.O_RDONLY)
     libc = ctypes.CDLL(None)
@@ -131,19 +184,28 @@ def tc(*words):
     subprocess.run(["tc", *" ".join(words).split()], check=True)
 
 
+def is_in_hardware(device):
+    shown = subprocess.run(["tc", "filter", "show", "dev", device, "ingress"], check=True, capture_output=True, text=True)
+    return "not_in_hw" not in shown.stdout and shown.stdout.count("in_hw_count 1") == 2
+
+
 def run(case, policy, ports, sender, receiver):
     protocol, match, actions = case
     source, to = ports
-    for priority, what, how in ((1, f"{protocol}|{match}", actions.format(to=to)), (2, "0x88b5|", "")):
+    port = {"vxlan0": 4789, "geneve0": 6081}.get(source)
+    always = f"{TUNNEL} enc_dst_port {port}" if port else ""
+    for priority, what, how in ((1, f"{protocol}|{always} {match}", actions.format(to=to)), (2, f"0x88b5|{always}", "")):
         if how:
             how = f"action {how}"
         protocol, match = what.split("|")
         tc(f"filter add dev {source} ingress protocol {protocol} prio {priority} flower {policy} {match} {how}",
            f"action mirred egress redirect dev {to}")
-    for frame in frames():
+    if policy != "skip_hw" and not is_in_hardware(source):
+        raise AssertionError(f"not in hardware: {case}")
+    for frame in frames_in_tunnel(port) if port else frames():
         sender.send(frame)
     came = []
-    sender.send(LAST)
+    sender.send(in_tunnel(port, 42, LAST) if port else LAST)
     while (frame := receive(receiver))[:len(LAST)] != LAST:
         came.append(frame)
     tc(f"filter del dev {source} ingress")
@@ -151,18 +213,24 @@ def run(case, policy, ports, sender, receiver):
 
 
 def main():
-    ports = sys.argv[1:3]
-    sender, receiver = packet_socket("n0"), packet_socket("n1")
+    source, to = sys.argv[1:3]
+    receiver = packet_socket("n1")
     failed = 0
-    for case in CASES:
-        hardware = run(case, "skip_sw", ports, sender, receiver)
+    all_cases = [(source, case) for case in CASES]
+    if sys.argv[3:] == ["tunnels"]:
+        all_cases = [(device, case) for device in ("vxlan0", "geneve0") for case in TUNNELS]
+        all_cases += [("geneve0", case) for case in OPTIONS]
+    sender = packet_socket("nw" if sys.argv[3:] else "n0")
+    for source, case in all_cases:
+        ports = source, to
+        hardware = run(case, "" if sys.argv[3:] else "skip_sw", ports, sender, receiver)
         time.sleep(0.05)
         software = run(case, "skip_hw", ports, sender, receiver)
         if hardware == software:
-            print("the same:", len(software), "frames:", *case)
+            print("the same:", len(software), "frames:", source, *case)
             continue
         failed += 1
-        print("FAILED:", *case)
+        print("FAILED:", source, *case)
         for name, ours, others in (("card", hardware, software), ("software", software, hardware)):
             for frame in [frame for frame in ours if frame not in others][:4]:
                 print(f"  only of {name}:", frame.hex())

@@ -144,3 +144,48 @@ check_stopped_card() { # A card that does not answer stops nobody else, and forg
   [[ $(lost n0 10.9.0.2 5 0.1) == 0 ]] || fail "lost"
 }
 check_same_as_software() { python3 -B "$here/oracle.py" $V0 $V1; }
+wire_up() { # A host at the wire, and interfaces of tunnels here: as Open vSwitch makes them, rules say which tunnel it is.
+  ip netns add nw
+  ip link set fup netns nw name eth0
+  ip -n nw -batch - <<<"addr add 10.8.0.2/24 dev eth0
+link set eth0 address 02:00:00:00:00:09
+link set eth0 up"
+  ip -batch - <<<"link set $UP address 02:00:00:00:00:08
+addr add 10.8.0.1/24 dev $UP
+link add vxlan0 type vxlan external dstport 4789
+link add geneve0 type geneve external dstport 6081
+link set vxlan0 up
+link set geneve0 up"
+  printf 'qdisc add dev %s ingress\n' vxlan0 geneve0 | tc -batch -
+}
+check_tunnels_as_software() { wire_up && python3 -B "$here/oracle.py" $UP $V1 tunnels; }
+echoes() { ns n1 awk '/^Icmp:/ { if (names) print $10; names = 1 }' /proc/net/snmp; } # Requests that came.
+check_tunnels() { # in hardware, counted, through chains; deleted with their interface. Linux takes no skip_sw there.
+  wire_up
+  local enc="enc_src_ip 10.8.0.2 enc_dst_ip 10.8.0.1 enc_dst_port 4789 enc_key_id 42" line was
+  was=$(echoes)
+  rule vxlan0 chain 5 protocol ip prio 1 flower $enc ip_proto icmp action tunnel_key unset pipe action mirred egress redirect dev $V1 || fail "chain"
+  rule vxlan0 protocol all prio 1 flower $enc action goto chain 5 || fail "goto"
+  tc filter show dev vxlan0 ingress chain 5 | grep -q 'in_hw in_hw_count 1' || fail "not in hardware"
+  ip -n nw -batch - <<<"link add vx type vxlan id 42 remote 10.8.0.1 dstport 4789
+link set vx address 02:00:00:00:00:07
+link set vx up
+addr add 10.9.0.7/24 dev vx
+neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev vx nud permanent
+neigh add 10.8.0.1 lladdr 02:00:00:00:00:08 dev eth0 nud permanent"
+  ns nw ping -c 7 -i 0.1 -W 0.1 -q 10.9.0.2 >/run/ping
+  until_true '[[ $(packets vxlan0) == 7 ]]' || fail "$(tc -s filter show dev vxlan0 ingress)"
+  [[ $(($(echoes) - was)) == 7 ]] || fail "$(echoes) requests after $was"
+  while read -r line; do # What names no tunnel that the card sees is software's.
+    # shellcheck disable=SC2086
+    rule vxlan0 protocol ip prio 9 flower $line action drop || fail "$line"
+    tc filter show dev vxlan0 ingress prio 9 | grep -q not_in_hw || fail "$line"
+    tc filter del dev vxlan0 ingress prio 9
+  done <<LINES
+enc_key_id 42 enc_dst_port 4789
+enc_key_id 42 enc_dst_ip 10.8.0.1
+enc_key_id 42 enc_dst_ip 10.8.0.1 enc_dst_port 4790
+LINES
+  ip link del vxlan0 || fail "vxlan0"
+  [[ $(rules) == 0 ]] || fail "$(rules) rules are left"
+}

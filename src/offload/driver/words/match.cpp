@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <netinet/in.h>
@@ -17,6 +18,8 @@ constexpr std::uint8_t kTagPresent = 0x10;  // In the first byte of vnic_match.v
 constexpr std::uint16_t kMoreFragments = 0x2000;
 constexpr std::uint16_t kFragmentBits = 0x3fff;
 constexpr std::uint16_t kFragmentOffset = 0x1fff;
+constexpr std::size_t kGeneveOptionHeader = 4;
+constexpr std::uint8_t kGeneveOptionLength = 0x1f;
 
 /// With a tag, the type of the Ethernet header announces it.
 bool eth(const rte_flow_item& item, Taker& to) {
@@ -176,6 +179,27 @@ bool geneve(const rte_flow_item& item, Taker& to) {
   return values.are_taken();
 }
 
+/// Without a length in the mask, the option has at least the data that the item has.
+bool geneve_option(const rte_flow_item& item, Taker& to) {
+  if (item.spec == nullptr || item.last != nullptr) return false;
+  const auto& spec = *static_cast<const rte_flow_item_geneve_opt*>(item.spec);
+  const auto& mask = *static_cast<const rte_flow_item_geneve_opt*>(item.mask);
+  const bool has_data = spec.data != nullptr && mask.data != nullptr;
+  const std::size_t data = has_data ? (spec.option_len & kGeneveOptionLength) * 4u : 0;
+  vnic_option* const option = to.option();
+  if (option == nullptr || data > sizeof option->value - kGeneveOptionHeader) return false;
+  const auto fill = [&](const rte_flow_item_geneve_opt& from, __u8* bytes) {
+    std::memcpy(bytes, &from.option_class, 2);
+    bytes[2] = from.option_type;
+    bytes[3] = from.option_len & kGeneveOptionLength;
+    if (has_data) std::memcpy(bytes + kGeneveOptionHeader, from.data, data);
+  };
+  fill(spec, option->value);
+  fill(mask, option->mask);
+  option->size = static_cast<__u8>(kGeneveOptionHeader + data);
+  return true;
+}
+
 bool gre(const rte_flow_item& item, Taker& to) {
   if (!to.enter(VNIC_TUNNEL_GRE, IPPROTO_GRE, 0)) return false;
   Values<rte_flow_item_gre> values(item, to);
@@ -213,6 +237,7 @@ constexpr std::pair<rte_flow_item_type, Translate> kItems[] = {
     {RTE_FLOW_ITEM_TYPE_ICMP, icmp},
     {RTE_FLOW_ITEM_TYPE_VXLAN, vxlan},
     {RTE_FLOW_ITEM_TYPE_GENEVE, geneve},
+    {RTE_FLOW_ITEM_TYPE_GENEVE_OPT, geneve_option},
     {RTE_FLOW_ITEM_TYPE_GRE, gre},
     {RTE_FLOW_ITEM_TYPE_GRE_KEY, gre_key},
     {RTE_FLOW_ITEM_TYPE_NVGRE, nvgre},

@@ -87,6 +87,13 @@ class Taker {
     std::memcpy(rule_.more.tunnel_mask.protocol, mask, 2);
     std::memset(mask, 0, 2);
   }
+  /// Returns a new option of Geneve's header; null: no such header is before it, or no room.
+  vnic_option* option() {
+    vnic_more& more = rule_.more;
+    const bool has_room = more.option_count != VNIC_OPTIONS_MAX;
+    if (!is_inside() || more.tunnel.kind != VNIC_TUNNEL_GENEVE || !has_room) return nullptr;
+    return &more.options[more.option_count++];
+  }
   /// A range without room, or whose ends are in the wrong order.
   bool has_failed() const { return has_failed_; }
 

@@ -5,7 +5,6 @@ namespace {
 
 constexpr std::size_t kVxlanBytes = 8;
 constexpr std::uint8_t kVxlanHasIdentifier = 0x08;
-constexpr std::size_t kGeneveBytes = 8;
 constexpr std::uint8_t kGeneveControl = 0x80;
 constexpr std::size_t kGreBytes = 4;
 constexpr std::uint16_t kGreChecksum = 0x8000;

@@ -14,6 +14,7 @@ enum class TunnelKind : std::uint8_t { kNone, kVxlan, kGeneve, kGre };
 inline constexpr std::uint16_t kVxlanPort = 4789;   // UDP's destination (RFC 7348).
 inline constexpr std::uint16_t kGenevePort = 6081;  // RFC 8926.
 inline constexpr std::uint16_t kTypeTransparentEthernet = 0x6558;
+inline constexpr std::size_t kGeneveBytes = 8;  // Before the options.
 
 struct TunnelHeader {
   TunnelKind kind = TunnelKind::kNone;
