@@ -112,7 +112,7 @@ _verbatim() {
     "disk up") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --auth --sessions --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
-    "nic up") _verbatim_reply "--vfs --mode --prefix --rules --socket --device --name $common" "$current" ;;
+    "nic up") _verbatim_reply "--vfs --rings --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;

@@ -237,6 +237,7 @@ complete -c verbatim -n '__verbatim_is_before_command_of nic' -a ovs -d 'Open vS
 complete -c verbatim -n '__verbatim_is_in_group nic up show flows stats down' -x -l name -d 'The card'
 complete -c verbatim -n '__verbatim_is_in_group nic up ovs' -x -l vfs -d 'How many functions'
 complete -c verbatim -n '__verbatim_is_in_group nic up ovs' -x -l mode -a 'host dpu' -d 'Where Open vSwitch is'
+complete -c verbatim -n '__verbatim_is_in_group nic up' -x -l rings -a 'vf2,vf3' -d 'Functions of memory'
 complete -c verbatim -n '__verbatim_is_in_group nic up' -x -l prefix -d 'Of the interfaces'
 complete -c verbatim -n '__verbatim_is_in_group nic up' -x -l rules -d 'Room for rules'
 complete -c verbatim -n '__verbatim_is_in_group nic up' -r -l socket -d 'Where a driver connects'

@@ -78,6 +78,8 @@ struct Received {
   Gid group;  // Zero: unicast.
   std::size_t packet_bytes;
   MutableByteSpan bytes;  // Valid during the call.
+  /// The IPv4 identification of the first packet, where the link sees it: the ICRC covers it.
+  std::uint16_t identification = 0;
 };
 
 /// Receives packets from a link.

@@ -74,7 +74,7 @@ void Decapsulation::on_transport_packets(const link::Received& packets, const wi
   // All are checked before any is placed: placing is stores, which a checksum would wait for.
   std::array<Arrival, kPacketsMax> arrivals;
   std::size_t count = 0;
-  std::uint16_t first_identification = 0;
+  std::uint16_t first_identification = packets.identification;
   std::uint16_t index = 0;
   const auto& all = packets.bytes;
   for (std::size_t at = 0; at < all.size(); at += packets.packet_bytes, ++index) {

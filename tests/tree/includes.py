@@ -26,7 +26,8 @@ MAY_INCLUDE = {
     "fabric": ("base", "observe", "wire", "mad"),
     "arena": ("base", "config", "observe", "region"),
     "link/fabric": ("base", "wire", "link", "fabric/data", "fabric/protocol"),
-    "link": ("base", "observe", "wire"),
+    # A function of a card is one of its carriers.
+    "link": ("base", "observe", "wire", "offload/ring"),
     "port": ("base", "observe", "wire", "region", "arena", "link"),
     "adapter/progress": ("base",),
     "adapter/queues": ("base", "arena", "transport", "adapter/progress", "adapter/limits.h"),

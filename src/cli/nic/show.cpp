@@ -23,6 +23,14 @@ std::uint64_t number(const Json& json, const char* key) {
 }
 std::string word(const Json& json, const char* key) { return json.at(key).get<std::string>(); }
 
+/// Of a function that is rings: who has it.
+std::string interface_of(const Json& port) {
+  if (port.contains("interface")) return word(port, "interface");
+  const Json& rings = port.at("rings");
+  return fmt::format("rings: {} clients, {}", number(rings, "clients"),
+                     rings.at("link").get<bool>() ? "up" : "down");
+}
+
 std::string show_text(const Json& card) {
   std::string text =
       fmt::format("card '{}': {} of {} rules, {} masks; drivers connect at {}\n",
@@ -38,8 +46,7 @@ std::string show_text(const Json& card) {
     text += "driver: none, so frames go nowhere\n";
   }
   Table table({"port", "interface"});
-  for (const Json& port : card.at("ports"))
-    table.add({word(port, "port"), word(port, "interface")});
+  for (const Json& port : card.at("ports")) table.add({word(port, "port"), interface_of(port)});
   return text + table.text(2);
 }
 

@@ -21,6 +21,7 @@ constexpr const char* kExamples =
     "\n"
     "Examples:\n"
     "  verbatim nic up\n"
+    "  verbatim nic up --vfs 4 --rings vf2,vf3   # two of them without interfaces\n"
     "  unshare -rnm verbatim nic up --vfs 2      # without root";
 
 int up(const std::vector<std::string>& arguments, const std::string& name) {
@@ -39,7 +40,7 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
   }
   const auto& ports = card->at("ports");
   const auto interface_of = [&ports](std::size_t port) {
-    return ports.at(port).at("interface").get<std::string>();
+    return ports.at(port).value("interface", "of memory");  // Rings have none.
   };
   const bool is_dpu = card->at("mode") == "dpu";
   const std::size_t last = ports.size() - (is_dpu ? 2 : 1);
@@ -55,12 +56,14 @@ int up(const std::vector<std::string>& arguments, const std::string& name) {
 void add_up(CLI::App& nic, int& exit_status) {
   auto* command = nic.add_subcommand("up", "Start a card");
   struct Form {
-    std::string name = "default", functions, mode, prefix, rules, socket, device;
+    std::string name = "default", functions, rings, mode, prefix, rules, socket, device;
   };
   auto form = std::make_shared<Form>();
   command->add_option("--name", form->name, "The card's name");
   command->add_option("--vfs", form->functions, "How many functions: 4, at most 63")
       ->type_name("N");
+  command->add_option("--rings", form->rings, "Functions of memory, for nodes: vf2,vf3")
+      ->type_name("VF,...");
   command
       ->add_option("--mode", form->mode,
                    "host (the default), or dpu: Open vSwitch is on the card, not on the host")
@@ -78,6 +81,7 @@ void add_up(CLI::App& nic, int& exit_status) {
       if (!value.empty()) arguments.insert(arguments.end(), {option, value});
     };
     add("--vfs", form->functions);
+    add("--rings", form->rings);
     add("--mode", form->mode);
     add("--prefix", form->prefix);
     add("--rules", form->rules);

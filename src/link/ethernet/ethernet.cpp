@@ -22,12 +22,13 @@ Result<bool> is_loopback(const std::string& interface) {
 }  // namespace
 
 Result<std::unique_ptr<EthernetPort>> EthernetPort::open(const EthernetIdentity& identity) {
-  const auto emulated = is_loopback(identity.interface);
-  if (!emulated) return std::unexpected(emulated.error());
   const auto made = [](auto link) -> Result<std::unique_ptr<EthernetPort>> {
     if (!link) return std::unexpected(link.error());
     return std::unique_ptr<EthernetPort>(new EthernetPort(std::move(*link)));
   };
+  if (!identity.function.empty()) return made(FunctionFrames::open(identity.function));
+  const auto emulated = is_loopback(identity.interface);
+  if (!emulated) return std::unexpected(emulated.error());
   if (*emulated) return made(EthernetSegment::open(identity.address, identity.interface_index));
   return made(PacketInterface::open(identity.interface, identity.interface_index));
 }
@@ -42,6 +43,11 @@ int EthernetPort::send(const FrameBatch& batch) const noexcept {
 
 Result<int> EthernetPort::start_receiving() {
   return std::visit([](auto& link) { return link.start_receiving(); }, link_);
+}
+
+bool EthernetPort::begin_sleep() {
+  auto* const function = std::get_if<FunctionFrames>(&link_);  // The kernel needs no word.
+  return function == nullptr || function->begin_sleep();
 }
 
 void EthernetPort::stop_receiving() {

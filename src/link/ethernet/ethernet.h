@@ -11,11 +11,12 @@
 #include "base/net/address.h"
 #include "link/ethernet/ethernet_segment.h"
 #include "link/ethernet/frame_batch.h"
+#include "link/ethernet/function_frames.h"
 #include "link/ethernet/packet_interface.h"
 
 /// Whole Ethernet frames. On a real interface packet sockets carry them, which need CAP_NET_RAW.
 /// Between nodes on the loopback interface, which has no Ethernet, an emulated segment carries
-/// them, for every user.
+/// them, and to and from a card's function its rings do: both for every user.
 namespace verbatim::link {
 
 /// The node's identity on its interface.
@@ -23,6 +24,7 @@ struct EthernetIdentity {
   std::string interface;
   std::uint32_t interface_index = 0;
   SocketAddress address;  // The node's, IPv4 if it has one.
+  std::string function;   // Of a card, instead of the interface: "SOCKET/vf2".
 };
 
 /// The Ethernet port of one program. Sending is thread-safe; only one thread at a time receives.
@@ -42,6 +44,8 @@ class EthernetPort {
   /// Every frame on the segment is received from now on. Returns the descriptor to wait for.
   Result<int> start_receiving();
   void stop_receiving();
+  /// Before a thread sleeps on the descriptor. False: something has come already.
+  bool begin_sleep();
   /// Reads a bounded number of frames without blocking, and calls `on_frame(const ReceivedFrame&)`
   /// for each. Returns the number of system calls that returned frames.
   template <typename OnFrame>
@@ -50,7 +54,7 @@ class EthernetPort {
   }
 
  private:
-  using Link = std::variant<EthernetSegment, PacketInterface>;
+  using Link = std::variant<EthernetSegment, PacketInterface, FunctionFrames>;
   explicit EthernetPort(Link link) : link_(std::move(link)) {}
   Link link_;
 };

@@ -59,8 +59,8 @@ void AttachedDriver::start(std::uint16_t port) {
     started.spread[i] =
         static_cast<std::uint8_t>(relaxed(shared.spread[i]) % started.receive_queues);
   }
-  for (Ring& ring : started.receive) ring.is_broken = false;
-  for (Ring& ring : started.send) ring.is_broken = false;
+  for (RingEnd& ring : started.receive) ring.is_broken = false;
+  for (RingEnd& ring : started.send) ring.is_broken = false;
 }
 
 void AttachedDriver::stop(std::uint16_t port) {
@@ -77,15 +77,6 @@ const vnic_command& AttachedDriver::copy_of(const vnic_command& shared) {
   return command_;
 }
 
-std::uint32_t AttachedDriver::waiting(Ring& ring) {
-  if (ring.is_broken) return 0;
-  const std::uint32_t count = acquire(ring.shared->posted) - ring.done;
-  if (count <= VNIC_SLOTS) return count;
-  ring.is_broken = true;
-  ++faults_;
-  return 0;
-}
-
 void AttachedDriver::say_asleep(bool asleep) {
   release(region_->asleep, asleep ? 1u : 0u);
   // Before the last look at the cursors: ring_doorbell orders its post and look the other way.
@@ -96,8 +87,8 @@ bool AttachedDriver::has_work() const {
   if (!commands_are_broken_ && acquire(region_->command_posted) != commands_done_) return true;
   for (std::uint16_t p = 0; p < port_count_; ++p) {
     const Port& port = ports_[p];
-    for (const Ring& ring : std::span(port.send).first(port.send_queues)) {
-      if (!ring.is_broken && acquire(ring.shared->posted) != ring.done) return true;
+    for (const RingEnd& ring : std::span(port.send).first(port.send_queues)) {
+      if (ring.has_work()) return true;
     }
   }
   return false;

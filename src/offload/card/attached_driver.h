@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/os/unique_fd.h"
 #include "offload/card/packet_memory.h"
+#include "offload/card/ring_end.h"
 #include "offload/ring/ring.h"
 
 namespace verbatim::offload {
@@ -20,8 +21,7 @@ namespace verbatim::offload {
 /// believed: cursors, addresses, lengths and commands are checked, and what fails is counted.
 class AttachedDriver {
  public:
-  static constexpr std::size_t kBurst = 32;
-  static constexpr std::uint32_t kFrameMax = 65536;  // Of what a driver sends.
+  static constexpr std::size_t kBurst = RingEnd::kBurst;
 
   static Result<std::unique_ptr<AttachedDriver>> create(std::uint16_t ports, std::uint32_t rules);
   /// The memory is the file's: it has `bytes`, all zero, and cannot be cut.
@@ -66,15 +66,9 @@ class AttachedDriver {
   void publish(std::uint16_t port, const vnic_port_counters& counters);
 
  private:
-  /// A ring with the card's own cursor. Broken: the driver's cursor was beyond the ring.
-  struct Ring {
-    vnic_ring* shared = nullptr;
-    std::uint32_t done = 0;
-    bool is_broken = false;
-  };
   struct Port {
-    std::array<Ring, VNIC_QUEUES_MAX> receive;
-    std::array<Ring, VNIC_QUEUES_MAX> send;
+    std::array<RingEnd, VNIC_QUEUES_MAX> receive;
+    std::array<RingEnd, VNIC_QUEUES_MAX> send;
     std::uint32_t receive_queues = 0;  // 0: stopped.
     std::uint32_t send_queues = 0;
     bool has_spread = false;
@@ -83,8 +77,6 @@ class AttachedDriver {
   AttachedDriver(UniqueFd file, vnic_region* region, std::uint64_t bytes, std::uint16_t ports);
   /// The driver may write on. Copies what is used.
   const vnic_command& copy_of(const vnic_command& shared);
-  /// Returns how many descriptors wait.
-  std::uint32_t waiting(Ring& ring);
 
   UniqueFd file_;
   vnic_region* const region_;
@@ -128,40 +120,17 @@ bool AttachedDriver::deliver(std::uint16_t port, std::uint32_t hash, std::uint32
                              Write write) {
   Port& to = ports_[port];
   if (to.receive_queues == 0) return false;
-  Ring& ring = to.receive[to.has_spread ? to.spread[hash % VNIC_SPREAD] : hash % to.receive_queues];
-  if (waiting(ring) == 0) return false;
-  vnic_descriptor& shared = ring.shared->slots[ring.done % VNIC_SLOTS];
-  const vnic_descriptor posted = shared;
-  std::byte* const room = memory_.find(posted.address, posted.length);
-  if (room == nullptr) ++faults_;
-  const std::size_t size =
-      room == nullptr ? 0 : write(MutableByteSpan(room, std::size_t{posted.length}));
-  // A buffer that cannot be used goes back empty.
-  shared.length = static_cast<std::uint32_t>(size);
-  shared.mark = mark;
-  release(ring.shared->done, ++ring.done);
-  return size != 0;
+  RingEnd& ring =
+      to.receive[to.has_spread ? to.spread[hash % VNIC_SPREAD] : hash % to.receive_queues];
+  return ring.deliver(memory_, mark, faults_, write);
 }
 
 template <typename Send>
 std::size_t AttachedDriver::take_frames(std::uint16_t port, Send send) {
   std::size_t all = 0;
   Port& from = ports_[port];
-  for (Ring& ring : std::span(from.send).first(from.send_queues)) {
-    const std::size_t count = std::min<std::size_t>(waiting(ring), kBurst);
-    for (std::size_t i = 0; i < count; ++i) {
-      const vnic_descriptor posted = ring.shared->slots[(ring.done + i) % VNIC_SLOTS];
-      const std::byte* const frame = memory_.find(posted.address, posted.length);
-      if (frame == nullptr || posted.length == 0 || posted.length > kFrameMax) {
-        ++faults_;
-      } else {
-        send(ByteSpan(frame, std::size_t{posted.length}));
-      }
-    }
-    if (count == 0) continue;
-    ring.done += static_cast<std::uint32_t>(count);
-    release(ring.shared->done, ring.done);
-    all += count;
+  for (RingEnd& ring : std::span(from.send).first(from.send_queues)) {
+    all += ring.take(memory_, faults_, kBurst, send);
   }
   return all;
 }

@@ -109,7 +109,7 @@ TEST_F(AttachedDriverTest, AddressesAreThoseThatWereRegistered) {
 
 TEST_F(AttachedDriverTest, AFrameHasALengthThatAFrameMayHave) {
   post(region_->ports[0].send[0], kAddress, 0);
-  post(region_->ports[0].send[0], kAddress, AttachedDriver::kFrameMax + 1);
+  post(region_->ports[0].send[0], kAddress, RingEnd::kFrameMax + 1);
   EXPECT_EQ(sent(0), "");
   EXPECT_EQ(card_->faults(), 2u);
 }

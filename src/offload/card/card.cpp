@@ -1,6 +1,7 @@
 #include "offload/card/card.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -12,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -27,7 +29,8 @@ constexpr service::Protocol kProtocol{VNIC_MAGIC, VNIC_VERSION};
 constexpr TimeNs kSpin = 20 * kMicrosecond;
 /// Then it is the control socket's turn.
 constexpr int kRoundsInATurn = 32;
-constexpr std::size_t kClientsMax = 8;
+/// A driver, others that get a word why not, and the clients of some busy functions.
+constexpr std::size_t kClientsMax = 256;
 
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
@@ -74,9 +77,14 @@ Result<void> Card::open_ports() {
   auto kept = service::Keeper::ask(options_.keeper);
   if (!kept) kept.emplace();  // No card was killed.
   for (std::size_t p = 0; p <= last; ++p) {
-    auto tap = open_tap(options_.prefix + port_name(p), *kept);
+    const std::string name = options_.prefix + port_name(p);
+    if (is_rings(p)) {
+      ports_.push_back(Port{.end = RingFunction(name, options_.socket + name)});
+      continue;
+    }
+    auto tap = open_tap(name, *kept);
     if (!tap) return std::unexpected(tap.error());
-    ports_.push_back(Port{.tap = std::move(*tap)});
+    ports_.push_back(Port{.end = std::move(*tap)});
   }
   return {};
 }
@@ -84,7 +92,9 @@ Result<void> Card::open_ports() {
 Result<void> Card::keep_ports() {
   if (options_.keeper.empty()) return {};
   std::vector<std::pair<std::string, int>> descriptors;
-  for (const Port& port : ports_) descriptors.emplace_back(port.tap.name(), port.tap.fd());
+  for (Port& port : ports_) {
+    if (const Tap* const tap = port.tap()) descriptors.emplace_back(tap->name(), tap->fd());
+  }
   auto started = service::Keeper::start(options_.keeper, descriptors);
   is_kept_ = started.has_value();
   return started;
@@ -105,23 +115,34 @@ Result<void> Card::listen() {
   clients_->on(VNIC_MEMORY, [this](service::Client& client, const service::Incoming& message) {
     return on_memory(client, message);
   });
+  clients_->on(VNIC_JOIN, [this](service::Client& client, const service::Incoming& message) {
+    return on_join(client, message);
+  });
   clients_->on_gone([this](const service::Client& client) { on_gone(client); });
   return {};
 }
 
 Result<void> Card::watch() {
   for (Port& port : ports_) {
-    auto watched = loop_.watch(port.tap.fd(), EPOLLIN, [this, &port](std::uint32_t, TimeNs) {
+    const Tap* const tap = port.tap();
+    if (tap == nullptr) continue;
+    auto watched = loop_.watch(tap->fd(), EPOLLIN, [this, &port](std::uint32_t, TimeNs) {
       port.is_ready = true;
       wake();
     });
     if (!watched) return watched;
   }
   return loop_.watch(doorbell_.get(), EPOLLIN, [this](std::uint32_t, TimeNs) {
-    std::uint64_t rings = 0;
-    [[maybe_unused]] const auto size = read(doorbell_.get(), &rings, sizeof rings);
+    silence_doorbell();
     wake();
   });
+}
+
+/// Does not wait, whatever a client has made of the eventfd: it may have taken O_NONBLOCK away.
+void Card::silence_doorbell() const {
+  std::uint64_t rings = 0;
+  const iovec into{&rings, sizeof rings};
+  [[maybe_unused]] const auto size = preadv2(doorbell_.get(), &into, 1, -1, RWF_NOWAIT);
 }
 
 /// The kernel's driver is there from the start, and lives longer than the card.
@@ -142,13 +163,13 @@ Result<void> Card::attach_kernel() {
   });
 }
 
-vnic_welcome Card::welcome() const {
+vnic_welcome Card::welcome() {
   vnic_welcome welcome{};
   welcome.ports = static_cast<std::uint32_t>(ports_.size());
   welcome.rules_max = options_.rules;
   welcome.mode = options_.is_dpu ? VNIC_MODE_DPU : VNIC_MODE_HOST;
   for (std::size_t p = 0; p < ports_.size(); ++p) {
-    const auto mac = ports_[p].tap.mac();
+    const auto mac = ports_[p].visit([](const auto& end) { return end.mac(); });
     std::memcpy(welcome.macs[p], mac.data(), mac.size());
   }
   return welcome;
@@ -168,28 +189,37 @@ Result<void> Card::on_hello(service::Client& client) {
   answer.region_bytes = driver_->region_bytes();
   const int files[] = {driver_->region_file(), doorbell_.get()};
   clients_->send(client, VNIC_WELCOME, std::as_bytes(std::span(&answer, 1)), files);
+  for (Port& port : ports_) {
+    if (const RingFunction* const rings = port.rings()) say_link(*rings);
+  }
   log(LogLevel::info, "driver of process {} attached", client.process());
   wake();
   return {};
 }
 
 Result<void> Card::on_memory(service::Client& client, const service::Incoming& message) {
-  if (&client != driver_client_) return refuse(EPERM, "say hello first");
+  FunctionMember* const member = member_of(client);
+  if (&client != driver_client_ && member == nullptr) return refuse(EPERM, "say hello first");
   vnic_memory piece{};
   if (message.bytes.size() != sizeof piece || message.descriptors.size() != 1) {
     return refuse(EPROTO, "a piece of memory comes with one file");
   }
   std::memcpy(&piece, message.bytes.data(), sizeof piece);
-  if (auto added = driver_->memory().add(piece, message.descriptors.front().get()); !added) {
-    return added;
-  }
+  const int file = message.descriptors.front().get();
+  const auto added =
+      member != nullptr ? member->add_memory(piece, file) : driver_->memory().add(piece, file);
+  if (!added) return added;
   clients_->send(client, VNIC_REGISTERED, {});
   return {};
 }
 
 void Card::on_gone(const service::Client& client) {
-  if (&client != driver_client_) return;
-  log(LogLevel::info, "driver of process {} has gone; its {} rules end", client.process(),
+  if (&client == driver_client_) return on_driver_gone();
+  leave_function(client);
+}
+
+void Card::on_driver_gone() {
+  log(LogLevel::info, "driver of process {} has gone; its {} rules end", driver_client_->process(),
       switch_->table().size());
   driver_client_ = nullptr;
   driver_.reset();
@@ -207,15 +237,18 @@ void Card::expel_driver() {
 
 void Card::wake() {
   if (sleeps_ && driver_ != nullptr) driver_->say_asleep(false);
+  if (sleeps_) say_asleep_to_members(false);
   sleeps_ = false;
   idle_since_ = kNever;
 }
 
 void Card::try_to_sleep() {
   sleeps_ = true;
-  if (driver_ == nullptr) return;
-  driver_->say_asleep(true);
-  if (driver_->has_work()) wake();
+  if (driver_ != nullptr) driver_->say_asleep(true);
+  say_asleep_to_members(true);
+  // Before the last look at the cursors: wake_card orders its post and look the other way.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (members_have_work() || (driver_ != nullptr && driver_->has_work())) wake();
 }
 
 void Card::on_time(TimeNs now) {
@@ -229,6 +262,7 @@ void Card::on_time(TimeNs now) {
     if (elapsed(idle_since_, now) >= kSpin) try_to_sleep();
     break;
   }
+  expel_cutters();
   if (driver_ == nullptr) return;
   for (std::uint16_t p = 0; p < ports_.size(); ++p) driver_->publish(p, ports_[p].counters);
   if (!kernel_ && driver_->memory().was_cut()) expel_driver();
@@ -244,6 +278,7 @@ std::size_t Card::work() {
   }
   for (std::uint16_t p = 0; p < ports_.size(); ++p) {
     if (ports_[p].is_ready) done += serve_port(p);
+    if (ports_[p].rings() != nullptr) ports_[p].is_ready = true;  // Its clients need not ring.
     if (driver_ == nullptr) continue;
     vnic_port_counters& counters = ports_[p].counters;
     taken += driver_->take_frames(p, [&](ByteSpan frame) {
@@ -252,6 +287,7 @@ std::size_t Card::work() {
       output(p, frame, {});
     });
   }
+  wake_members();
   if (kernel_ && (taken != 0 || std::exchange(has_delivered_, false))) kernel_->interrupt();
   return done + taken;
 }
@@ -285,8 +321,10 @@ int Card::execute_on_port(const vnic_command& command) {
     case VNIC_STOP:
       driver_->stop(rule.port);
       return 0;
-    case VNIC_SET_MAC:
-      return -ports_[rule.port].tap.set_mac(std::span(rule.actions[0].bytes).first<6>());
+    case VNIC_SET_MAC: {
+      const std::span<const std::uint8_t, 6> mac(rule.actions[0].bytes, 6);
+      return -ports_[rule.port].visit([&](auto& end) { return end.set_mac(mac); });
+    }
     case VNIC_SET_LINK:
       return set_link(rule.port, rule.actions[0].value != 0);
     default:
@@ -300,7 +338,7 @@ int Card::set_meter(const vnic_meter& meter) {
 }
 
 int Card::set_link(std::uint16_t port, bool is_up) {
-  const int failed = ports_[port].tap.set_carrier(is_up);
+  const int failed = ports_[port].visit([&](auto& end) { return end.set_carrier(is_up); });
   if (failed == 0) driver_->say_link(port, is_up);
   return -failed;
 }

@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/error.h"
 #include "offload/card/attached_driver.h"
+#include "offload/card/function/ring_function.h"
 #include "offload/card/kernel_device.h"
 #include "offload/card/tap.h"
 #include "offload/switch/frames/edited_frame.h"
@@ -27,6 +29,7 @@ struct Burst;
 struct CardOptions {
   std::string prefix = "nic";  // Of the interfaces: nicup, nicvf0...
   std::uint16_t functions = 4;
+  std::vector<std::uint16_t> rings;  // Functions that are rings of memory, not interfaces.
   /// A DPU: the driver is on the card's own processors, and the functions are its host's, which
   /// has a physical one, too: the last port.
   bool is_dpu = false;
@@ -36,9 +39,10 @@ struct CardOptions {
   std::string device;  // Of the kernel's driver, which then is the card's only one.
 };
 
-/// The card: its functions and its uplink are TAP interfaces, one thread forwards between them by
-/// the embedded switch. A driver brings rules, takes what they do not decide, and sends. The rules
-/// of a driver end with its connection. The interfaces end with the card, unless it is killed.
+/// The card: its functions and its uplink are TAP interfaces, functions also rings of memory; one
+/// thread forwards between them by the embedded switch. A driver brings rules, takes what they do
+/// not decide, and sends. The rules of a driver end with its connection. The interfaces end with
+/// the card, unless it is killed.
 class Card final : private service::Source {
  public:
   static Result<std::unique_ptr<Card>> create(service::Loop& loop, const CardOptions& options);
@@ -50,12 +54,19 @@ class Card final : private service::Source {
 
  private:
   struct Port {
-    Tap tap;
+    std::variant<Tap, RingFunction> end;
     bool is_ready = true;  // It may have frames.
     vnic_port_counters counters{};
+    Tap* tap() { return std::get_if<Tap>(&end); }
+    RingFunction* rings() { return std::get_if<RingFunction>(&end); }
+    template <typename Do>
+    auto visit(Do what) {
+      return std::visit(what, end);
+    }
   };
   Card(service::Loop& loop, const CardOptions& options);
   Result<void> open_ports();
+  bool is_rings(std::size_t port) const;
   Result<Tap> open_tap(const std::string& name, std::vector<service::Kept>& kept);
   Result<void> keep_ports();
   /// Of its interface, after the prefix.
@@ -65,18 +76,31 @@ class Card final : private service::Source {
   Result<void> listen();
   Result<void> watch();
   Result<void> attach_kernel();
-  vnic_welcome welcome() const;
+  vnic_welcome welcome();
 
   TimeNs deadline() const override { return sleeps_ ? kNever : 0; }
   void on_time(TimeNs now) override;
   std::size_t work();
   void wake();
+  void silence_doorbell() const;
   void try_to_sleep();
 
   Result<void> on_hello(service::Client& client);
   Result<void> on_memory(service::Client& client, const service::Incoming& message);
   void on_gone(const service::Client& client);
+  void on_driver_gone();
   void expel_driver();
+
+  // Functions that are rings: functions.cpp.
+  Result<void> on_join(service::Client& client, const service::Incoming& message);
+  /// Null: it is no function's.
+  FunctionMember* member_of(const service::Client& client, RingFunction** function = nullptr);
+  void leave_function(const service::Client& client);
+  void say_link(const RingFunction& function);
+  void say_asleep_to_members(bool asleep);
+  bool members_have_work();
+  void wake_members();
+  void expel_cutters();
 
   int execute(const vnic_command& command);
   int execute_on_port(const vnic_command& command);

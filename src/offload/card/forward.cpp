@@ -13,7 +13,8 @@ std::size_t Card::serve_port(std::uint16_t p) {
   // Large frames: what was read is written again while it is in the processor's cache.
   for (std::size_t bytes = 0; count < Switch::kBatch && bytes < kBytesInABurst; ++count) {
     FrameNote& note = burst_->notes[count];
-    const std::size_t size = port.tap.read(burst_->room(count), note);
+    const std::size_t size =
+        port.visit([&](auto& end) { return end.read(burst_->room(count), note); });
     if (size == 0) {
       port.is_ready = false;
       break;
@@ -117,7 +118,8 @@ void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameN
 }
 
 void Card::output(std::uint16_t port, ByteSpan frame, const FrameNote& note) {
-  if (!ports_[port].tap.write(frame, note)) ++ports_[port].counters.egress_dropped;
+  const bool is_taken = ports_[port].visit([&](auto& end) { return end.write(frame, note); });
+  if (!is_taken) ++ports_[port].counters.egress_dropped;
 }
 
 /// Software gets what would be on the wire: packets with their checksums.

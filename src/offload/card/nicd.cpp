@@ -1,7 +1,9 @@
 // verbatim-nicd: the card's process. `verbatim nic up` starts it.
 #include <charconv>
 #include <memory>
+#include <ranges>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -26,12 +28,30 @@ Result<unsigned> number(const char* name, const std::string& text, unsigned leas
 
 struct Said {
   std::string functions = "4";
+  std::string rings;
   std::string prefix = "nic";
   std::string rules = "1048576";
   std::string socket;
   std::string device;
   std::string mode = "host";
 };
+
+/// "vf2,vf3"
+Result<std::vector<std::uint16_t>> rings_of(const std::string& text, unsigned functions) {
+  std::vector<std::uint16_t> rings;
+  for (const auto part : std::views::split(text, ',')) {
+    const std::string word(std::string_view{part});
+    if (word.empty()) continue;
+    const auto function = word.starts_with("vf") ? number("rings", word.substr(2), 0, functions - 1)
+                                                 : refuse(EINVAL, "");
+    if (!function) {
+      return refuse(EINVAL, fmt::format("rings {}: functions from vf0 to vf{}, separated by commas",
+                                        word, functions - 1));
+    }
+    rings.push_back(static_cast<std::uint16_t>(*function));
+  }
+  return rings;
+}
 
 Result<offload::CardOptions> options_of(const Said& said, const std::string& name) {
   offload::CardOptions options{.prefix = said.prefix, .socket = said.socket, .device = said.device};
@@ -45,6 +65,9 @@ Result<offload::CardOptions> options_of(const Said& said, const std::string& nam
   const auto rules = number("rules", said.rules, 1, kRulesMax);
   if (!rules) return std::unexpected(rules.error());
   options.functions = static_cast<std::uint16_t>(*functions);
+  auto rings = rings_of(said.rings, *functions);
+  if (!rings) return std::unexpected(rings.error());
+  options.rings = std::move(*rings);
   options.rules = *rules;
   if (options.prefix.empty() || options.prefix.size() > 10) {
     return refuse(EINVAL, fmt::format("prefix '{}': 1 to 10 characters", options.prefix));
@@ -64,6 +87,8 @@ int run(int argc, char** argv) {
   Said said;
   const service::Setting settings[] = {
       {"vfs", "N", "", "number of functions beside the uplink (default: 4)", &said.functions},
+      {"rings", "VF,...", "", "functions that are rings of memory, for nodes, not interfaces",
+       &said.rings},
       {"prefix", "WORD", "", "the interfaces are WORDup, WORDvf0... (default: nic)", &said.prefix},
       {"mode", "MODE", "", "host; or dpu, which also has the host's own function (default: host)",
        &said.mode},

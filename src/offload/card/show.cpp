@@ -32,7 +32,17 @@ std::string Card::port_title(std::size_t port) const {
 nlohmann::json Card::show() const {
   nlohmann::json ports = nlohmann::json::array();
   for (std::size_t p = 0; p < ports_.size(); ++p) {
-    ports.push_back({{"port", port_title(p)}, {"interface", ports_[p].tap.name()}});
+    nlohmann::json port{{"port", port_title(p)}};
+    if (const auto* const tap = std::get_if<Tap>(&ports_[p].end)) {
+      port["interface"] = tap->name();
+    } else {
+      const auto& rings = std::get<RingFunction>(ports_[p].end);
+      std::uint64_t faults = 0;
+      for (const auto& member : rings.members()) faults += member->faults();
+      port["rings"] = {
+          {"clients", rings.members().size()}, {"link", rings.link_is_up()}, {"faults", faults}};
+    }
+    ports.push_back(port);
   }
   nlohmann::json all{{"socket", options_.socket},
                      {"mode", options_.is_dpu ? "dpu" : "host"},

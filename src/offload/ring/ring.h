@@ -29,11 +29,14 @@ inline void count(__u64& counter, std::uint64_t amount = 1) {
 
 /// Wakes the card if it says that it sleeps. Call it after a cursor was posted: the fence orders
 /// the post before the look, as the card says that it sleeps before its last look at the cursors.
-inline void ring_doorbell(const vnic_region& region, int doorbell) {
+inline void wake_card(const __u32& asleep, int doorbell) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (relaxed(region.asleep) == 0) return;
+  if (relaxed(asleep) == 0) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = write(doorbell, &one, sizeof one);
+}
+inline void ring_doorbell(const vnic_region& region, int doorbell) {
+  wake_card(region.asleep, doorbell);
 }
 
 static_assert(sizeof(vnic_match) == 64 && sizeof(vnic_descriptor) == 16);

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "offload/card/packet_memory.h"
+#include "offload/ring/ring.h"
+
+namespace verbatim::offload {
+
+/// The card's end of a ring that a client posts to. Nothing that is read there is believed:
+/// cursors, addresses and lengths are checked, and what is wrong is counted.
+struct RingEnd {
+  static constexpr std::size_t kBurst = 32;
+  static constexpr std::uint32_t kFrameMax = 65536;  // Of what a client sends.
+
+  vnic_ring* shared = nullptr;
+  std::uint32_t done = 0;  // The card's own cursor.
+  bool is_broken = false;  // The client's cursor was beyond the ring.
+
+  /// Returns how many descriptors wait.
+  std::uint32_t waiting(std::uint64_t& faults) {
+    if (is_broken) return 0;
+    const std::uint32_t count = acquire(shared->posted) - done;
+    if (count <= VNIC_SLOTS) return count;
+    is_broken = true;
+    ++faults;
+    return 0;
+  }
+  bool has_work() const { return !is_broken && acquire(shared->posted) != done; }
+
+  /// Puts a packet into the next posted buffer; `write` writes it there and returns its size.
+  /// Returns false if no buffer is there, or it cannot be used (counted).
+  template <typename Write>
+  bool deliver(const PacketMemory& memory, std::uint32_t mark, std::uint64_t& faults, Write write) {
+    if (waiting(faults) == 0) return false;
+    vnic_descriptor& slot = shared->slots[done % VNIC_SLOTS];
+    const vnic_descriptor posted = slot;
+    std::byte* const room = memory.find(posted.address, posted.length);
+    if (room == nullptr) ++faults;
+    const std::size_t size =
+        room == nullptr ? 0 : write(MutableByteSpan(room, std::size_t{posted.length}));
+    // A buffer that cannot be used goes back empty.
+    slot.length = static_cast<std::uint32_t>(size);
+    slot.mark = mark;
+    release(shared->done, ++done);
+    return size != 0;
+  }
+
+  /// Calls `send` for each frame that is posted, at most `most`. Returns how many descriptors were
+  /// taken.
+  template <typename Send>
+  std::size_t take(const PacketMemory& memory, std::uint64_t& faults, std::size_t most, Send send) {
+    const std::size_t count = std::min<std::size_t>(waiting(faults), most);
+    for (std::size_t i = 0; i < count; ++i) {
+      const vnic_descriptor posted = shared->slots[(done + i) % VNIC_SLOTS];
+      const std::byte* const frame = memory.find(posted.address, posted.length);
+      if (frame == nullptr || posted.length == 0 || posted.length > kFrameMax) {
+        ++faults;
+      } else {
+        send(ByteSpan(frame, std::size_t{posted.length}));
+      }
+    }
+    if (count == 0) return 0;
+    done += static_cast<std::uint32_t>(count);
+    release(shared->done, done);
+    return count;
+  }
+};
+
+}  // namespace verbatim::offload
