@@ -90,7 +90,8 @@ _verbatim() {
     "ipoib down" | "ipoib neigh") _verbatim_reply "--name --names --port --fabric --host $node_options $common" "$current" ;;
     "ipoib show") _verbatim_reply "--name --names --port --json --fabric --host $node_options $common" "$current" ;;
     rds) _verbatim_reply "up down show ping $common" "$current" ;;
-    "rds up" | "rds down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
+    "rds up") _verbatim_reply "--until-idle --fabric --host $node_options $common" "$current" ;;
+    "rds down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "rds show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "rds ping") _verbatim_reply "--count --interval --from --fabric --host $node_options $common" "$current" ;;
     lnet) _verbatim_reply "up down show ping test $common" "$current" ;;

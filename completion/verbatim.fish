@@ -107,6 +107,7 @@ complete -c verbatim -n '__verbatim_is_before_command_of rds' -a down -d 'End th
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a show -d 'Show peers, sockets and counters'
 complete -c verbatim -n '__verbatim_is_before_command_of rds' -a ping -d 'Ask a peer for an answer'
 complete -c verbatim -n '__verbatim_is_in_group rds show' -l json -d 'Print JSON'
+complete -c verbatim -n '__verbatim_is_in_group rds up' -l until-idle -d 'It ends when nobody uses it'
 complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -s c -l count -d 'So many'
 complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -s i -l interval -d 'Seconds between two'
 complete -c verbatim -n '__verbatim_is_in_group rds ping' -x -l from -d 'An address of the node'

@@ -159,7 +159,8 @@ int run_daemon(const DaemonKind& kind, int argc, char** argv,
   if (auto parsed = Daemon::parse(kind, argc, argv, line); !parsed) return fail(parsed.error());
   signal(SIGHUP, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
-  Daemon daemon;
+  // Its loop outlives what `set_up` makes, which is the caller's.
+  static Daemon daemon;
   if (auto opened = daemon.open(kind, line); !opened) return fail(opened.error());
   if (auto made = set_up(daemon); !made) return fail(made.error());
   // It keeps no folder of its caller's in use.

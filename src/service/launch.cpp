@@ -71,6 +71,40 @@ UniqueFd moved_up(int fd) {
   _exit(1);
 }
 
+/// As `become`, of a program that nobody waits for.
+[[noreturn]] void become_apart(const char* program, char** arguments, char** environment) {
+  setsid();
+  if (fork() != 0) _exit(0);
+  umask(022);
+  dup2(open("/dev/null", O_RDWR), STDIN_FILENO);
+  close_range(STDERR_FILENO + 1, ~0U, 0);
+  for (const int number : {SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(program, arguments, environment);
+  _exit(1);
+}
+
+/// The variables that are set in addition, then the others of this process.
+std::vector<std::string> environment_of(const Launch& launch) {
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : launch.environment) environment.push_back(name + "=" + value);
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view entry = *one;
+    const bool is_set = std::ranges::any_of(launch.environment, [entry](const auto& set) {
+      return entry.starts_with(set.first + "=");
+    });
+    if (!is_set) environment.emplace_back(entry);
+  }
+  return environment;
+}
+
+void wait_for(pid_t child) {
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 /// What a daemon, and the libraries in it, have logged until it served: often the cause of its
 /// error.
 void pass_on(int log) {
@@ -99,19 +133,26 @@ Result<std::string> find_program(const std::string& name) {
   return refuse(ENOENT, fmt::format("{} is not found: looked at {}and in PATH", name, looked_at));
 }
 
+Result<void> start_apart(const Launch& launch) {
+  std::vector<std::string> arguments = launch.arguments, environment = environment_of(launch);
+  arguments.insert(arguments.begin(), launch.program);
+  const auto argument_pointers = pointers_to(arguments);
+  const auto environment_pointers = pointers_to(environment);
+  const pid_t child = fork();
+  if (child < 0) return refuse_errno("fork");
+  if (child == 0) {
+    become_apart(launch.program.c_str(), const_cast<char**>(argument_pointers.data()),
+                 const_cast<char**>(environment_pointers.data()));
+  }
+  wait_for(child);
+  return {};
+}
+
 Result<void> start_daemon(const Launch& launch) {
   std::vector<std::string> arguments = launch.arguments;
   arguments.insert(arguments.begin(), launch.program);
   arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyFd)});
-  std::vector<std::string> environment;
-  for (const auto& [name, value] : launch.environment) environment.push_back(name + "=" + value);
-  for (char** one = environ; *one != nullptr; ++one) {
-    const std::string_view entry = *one;
-    const bool is_set = std::ranges::any_of(launch.environment, [entry](const auto& set) {
-      return entry.starts_with(set.first + "=");
-    });
-    if (!is_set) environment.emplace_back(entry);
-  }
+  std::vector<std::string> environment = environment_of(launch);
   const auto argument_pointers = pointers_to(arguments);
   const auto environment_pointers = pointers_to(environment);
   int ends[2];
@@ -131,8 +172,7 @@ Result<void> start_daemon(const Launch& launch) {
   }
   writing.reset();
   logging.reset();
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait_for(child);
   auto ready = wait_until_ready(reading.get(), launch.program, launch.patience);
   pass_on(log.get());
   return ready;

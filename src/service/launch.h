@@ -21,6 +21,10 @@ struct Launch {
   TimeNs patience = 10 * kSecond;                                  // For its readiness.
 };
 
+/// Starts a program as nobody's child, in a session of its own, with /dev/null as its input and our
+/// output, and does not wait for it. `patience` counts nothing.
+Result<void> start_apart(const Launch& launch);
+
 /// Starts a daemon and waits until it serves. It is nobody's child, in a session of its own, with
 /// /dev/null as its input and output, and has no descriptor of this process but the ready pipe.
 /// What it logs until it serves is printed to our standard error.

@@ -45,15 +45,22 @@ void Readiness::tell() {
     const UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
     dup2(null.get(), STDERR_FILENO);
   }
-  fail({0, ""});
+  say({0, ""});
+  pipe_.reset();
   tell_systemd();
 }
 
 bool Readiness::fail(const Error& error) {
-  const std::string text = fmt::format("{} {}", error.code, error.text);
-  const bool is_told = write(pipe_.get(), text.data(), text.size()) > 0;
-  pipe_.reset();
+  const bool is_told = say(error);
+  // This process's end closes it. Who waits may start another one then: until then this one has its
+  // name and its ports.
+  static_cast<void>(pipe_.release());
   return is_told;
+}
+
+bool Readiness::say(const Error& error) const {
+  const std::string text = fmt::format("{} {}", error.code, error.text);
+  return write(pipe_.get(), text.data(), text.size()) > 0;
 }
 
 Result<void> wait_until_ready(int pipe, const std::string& program, TimeNs patience) {

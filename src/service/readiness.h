@@ -17,10 +17,12 @@ class Readiness {
   explicit Readiness(UniqueFd pipe);
   /// Tells systemd (sd_notify(3)), too.
   void tell();
-  /// Returns false if nobody waits.
+  /// Returns false if nobody waits. The other side learns of it when this process has ended.
   bool fail(const Error& error);
 
  private:
+  bool say(const Error& error) const;
+
   UniqueFd pipe_;
 };
 

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from testbed import SKIPPED, Failure, Testbed, are_installed, option_parser, wait_until
 
-SECONDS = 60
+SECONDS = 300
 BYTES = 7_000_001
 
 
@@ -194,16 +194,34 @@ def network_was_bad(bench):
 COPIES = (lists_a_folder, copies_there_and_back)
 
 
+def a_gigabyte_there_and_back(bench):
+    source = os.path.join(bench.testbed.folder, "gigabyte")
+    with open(source, "wb") as file:
+        for _ in range(1024):
+            file.write(os.urandom(1 << 20))
+    os.mkdir(os.path.join(bench.data, "below"))  # libnfs mounts a folder.
+    target = os.path.join(bench.data, "below", "gigabyte")
+    writer = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nfs_write.py")
+    bench.expect(sys.executable, writer, source, bench.url("below/gigabyte"))
+    if not filecmp.cmp(source, target, shallow=False):
+        raise Failure("what was written differs")
+    bench.expect("nfs-cp", bench.url("below/gigabyte"), f"{source}.back")
+    if not filecmp.cmp(source, f"{source}.back", shallow=False):
+        raise Failure("what was read differs")
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--protocol", default="roce", choices=("roce", "iwarp"))
     parser.add_argument("--fault", default="", help="of both gateways' packets; then files are copied alone")
+    parser.add_argument("--long", action="store_true", help="copy a gigabyte, and nothing else")
     options = parser.parse_args()
     if not are_installed("ganesha.nfsd", "nfs-ls", "nfs-cat", "nfs-cp"):
         return SKIPPED
     with Testbed(options) as testbed:
         bench = Bench(testbed, VERBATIM_PROTOCOL=options.protocol, VERBATIM_FAULT=options.fault)
-        run_parts(bench, (*COPIES, network_was_bad) if options.fault else PARTS)
+        parts = (*COPIES, network_was_bad) if options.fault else PARTS
+        run_parts(bench, (a_gigabyte_there_and_back,) if options.long else parts)
     return 0
 
 

@@ -18,6 +18,33 @@ PORT = 4000
 SOCKETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rds_sockets.py")
 
 
+READER = """
+import socket, sys
+one = socket.socket(21, socket.SOCK_SEQPACKET)
+one.bind((sys.argv[1], int(sys.argv[2])))
+print("reads", flush=True)
+while True:
+    content, peer = one.recvfrom(100)
+    print(content.decode(), flush=True)
+    one.sendto(b"got it", peer)
+"""
+KILLER = """
+import os, select, signal, socket, sys
+own, peer, port, broker = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+one = socket.socket(21, socket.SOCK_SEQPACKET)
+one.bind((own, 0))
+for _ in range(2):
+    one.sendto(b"before", (peer, port))
+    assert one.recv(100) == b"got it"
+gone = os.pidfd_open(broker)
+os.kill(broker, signal.SIGKILL)
+select.select([gone], [], [])
+one.sendto(b"after", (peer, port))
+print("sent", flush=True)
+select.select([], [], [])
+"""
+
+
 class RdsNodes:
     """A testbed whose programs run with `--rds`."""
 
@@ -141,6 +168,42 @@ def killed_broker(testbed):
     testbed.rds("up", "a")
 
 
+def sent_after_a_kill(testbed):
+    """What is sent after the receiver's broker was killed goes to the next one, however soon it is sent."""
+    a, b = testbed.address("a"), testbed.address("b")
+    port = str(PORT + 20)
+    reader = testbed.start("a", [sys.executable, "-c", READER, a, port])
+    wait_until(lambda: "reads" in reader.output() or reader.ended(), SECONDS, "the receiver")
+    process = testbed.shown("a")["process"]
+    sender = testbed.start("b", [sys.executable, "-c", KILLER, b, a, port, str(process)])
+    wait_until(lambda: "sent" in sender.output() or sender.ended(), SECONDS, "the sender")
+    reader.wait(SECONDS)
+    testbed.rds("up", "a")  # Where nobody has the port: only the broker sees it.
+    wait_until(lambda: any(one["peer"] == b and one["received"] for one in testbed.shown("a")["peers"]), SECONDS,
+               "the message after the kill")
+    sender.kill()
+
+
+def bare_node(testbed):
+    """Where nobody has started a broker, the node's agent does for a peer's request; and it ends again."""
+    testbed.rds("down", "a", fails=None)
+    options = [*Testbed.run_options(testbed, "a"), "--", "ibv_asyncwatch"]  # Any program: then there is an agent.
+    program = subprocess.Popen([f"{testbed.build}/bin/verbatim", "run", *options], env=testbed.environment(),
+                               stdout=subprocess.PIPE)
+    try:
+        program.stdout.readline()  # It has opened the device.
+        told = testbed.rds("ping", "b", "-c", "2", "-i", "20", testbed.address("a"))
+        if told.count("usec") != 2:
+            raise Failure(f"a bare node does not answer:\n{told}")
+        broker = testbed.shown("a")["process"]
+        wait_until(lambda: not os.path.exists(f"/proc/{broker}"), SECONDS, "the broker that was asked for to end")
+        if "usec" not in testbed.rds("ping", "b", "-c", "1", "-i", "20", testbed.address("a")):
+            raise Failure("no second broker is started")
+    finally:
+        program.kill()
+        program.wait()
+
+
 def ends_with_its_programs(testbed):
     testbed.rds("down", "b", fails=None)  # It may have ended with its last program.
     echo = testbed.start_session("b", "echo", testbed.address("b"), PORT)
@@ -160,8 +223,8 @@ def long_runtime_folder(testbed):
         raise Failure(f"a long runtime folder: {told}")
 
 
-PARTS = (ping, sockets, messages, order, memory, late_reader, killed_broker, ends_with_its_programs,
-         long_runtime_folder)
+PARTS = (ping, sockets, messages, order, memory, late_reader, killed_broker, sent_after_a_kill, bare_node,
+         ends_with_its_programs, long_runtime_folder)
 
 
 def main():

@@ -56,7 +56,7 @@ MAY_INCLUDE = {
     # What a node's netlink tells is what its status tells, and how its programs' bindings are kept.
     "agent/netlink": ("base", "service/folder.h", "arena", "region", "wire", "agent/protocol", "agent/management/rdma_cm_ports.h",
                       "agent/server/port_totals.h", "agent/server/status.h"),
-    "agent": ("base", "service/folder.h", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
+    "agent": ("base", "service/folder.h", "service/launch.h", "config", "observe", "wire", "region", "transport", "cm", "mad", "arena", "link", "port", "agent", "fabric/protocol"),
     "connect": ("base", "cm", "wire", "arena"),
     # A daemon and all that it is made of.
     "service": ("base", "config"),

@@ -9,12 +9,13 @@ void EarlyRequests::on_listener_gone(const ServiceRange& services, TimeNs now) {
   listened_until_[services] = now;
 }
 
-bool EarlyRequests::add(ServiceId service, const EarlyRequest& request, TimeNs now) {
+bool EarlyRequests::add(ServiceId service, const EarlyRequest& request, TimeNs now,
+                        bool is_expected) {
   if (waiting_.size() >= kMax) return false;
   std::size_t& count = count_of_[cm::network_of(cm::source_of(request.peer))];
   if (count >= kMaxOfSource) return false;
   ++count;
-  const bool recently = now < unknown_until_ || listened_recently(service, now);
+  const bool recently = is_expected || now < unknown_until_ || listened_recently(service, now);
   waiting_.push_back(request);
   waiting_.back().due = now + (recently ? kTimeoutAfterListener : kTimeout);
   next_deadline_ = std::min(next_deadline_, waiting_.back().due);

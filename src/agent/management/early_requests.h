@@ -52,8 +52,8 @@ class EarlyRequests {
   void on_listener_gone(const ServiceRange& services, TimeNs now);
   /// An earlier agent knew the listeners: any service may have one.
   void on_listeners_unknown(TimeNs now) { unknown_until_ = now + kMemory; }
-  /// Returns false if too many wait.
-  bool add(ServiceId service, const EarlyRequest& request, TimeNs now);
+  /// Returns false if too many wait. `is_expected`: a listener is on its way.
+  bool add(ServiceId service, const EarlyRequest& request, TimeNs now, bool is_expected = false);
   /// Calls `serve(request)`, which returns true if a listener has accepted it; of the others, those
   /// that are due are passed to `refuse(request)`.
   template <typename Serve, typename Refuse>

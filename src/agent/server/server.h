@@ -17,6 +17,7 @@
 #include "agent/netlink/netlink_sockets.h"
 #include "agent/protocol/claims.h"
 #include "agent/protocol/protocol.h"
+#include "agent/server/on_demand.h"
 #include "agent/server/port_totals.h"
 #include "agent/server/status.h"
 #include "agent/sockets/slots.h"
@@ -198,6 +199,7 @@ class Server {
   Connection* up_to_date_manager_of(const cm::Route& route, const SocketAddress& own);
   void refuse_mad(const Mad& mad);
   void serve_early_requests();
+  Result<void> start_on_demand(std::vector<std::string> words) const;
 
   Options options_;
   service::RuntimeFolder folder_;
@@ -219,6 +221,7 @@ class Server {
   PortTable ports_;
   PendingDisconnects pending_disconnects_;
   EarlyRequests early_requests_;
+  OnDemand on_demand_{[this](const auto& words) { return start_on_demand(words); }};
   RequestRates request_rates_;
   bool programs_spoke_ = false;  // Since early requests were served: one may listen now.
   TimeNs next_warning_ = 0;      // Of what the network asks.

@@ -11,6 +11,7 @@
 #include "agent/server/server.h"
 #include "base/log.h"
 #include "cm/ib/routing.h"
+#include "service/launch.h"
 #include "wire/mad/cm_message.h"
 
 /// Management datagrams of the node: the communication manager's (IBA chapter 12) are passed to the
@@ -122,12 +123,28 @@ void Server::on_cm_mad(const Mad& mad) {
                        .source_qpn = mad.source_qpn,
                        .pkey_index = mad.pkey_index};
     std::ranges::copy(mad.bytes, early.bytes.begin());
-    if (early_requests_.add(route->service, early, monotonic_now())) return;
+    const TimeNs now = monotonic_now();
+    const bool is_expected = on_demand_.on_request(route->service, now);
+    if (early_requests_.add(route->service, early, now, is_expected)) return;
   } else if (monotonic_now() < rejoined_until_ && slot_locks_.is_held(*route->slot)) {
     return;  // Its program has not rejoined this agent yet: the peer repeats the message.
   }
   pending_disconnects_.on_mad(mad.peer, mad.bytes);
   refuse_mad(mad);
+}
+
+/// `verbatim` is this agent's user's, as the agent is; it joins the node, or the host.
+Result<void> Server::start_on_demand(std::vector<std::string> words) const {
+  const auto program = service::find_program("verbatim");
+  if (!program) return std::unexpected(program.error());
+  const auto host = std::ranges::find(options_.given, "host", &config::Setting::key);
+  if (host == options_.given.end()) {
+    words.insert(words.end(), {"--node", options_.node});
+  } else {
+    const std::string fabric(slots_->node().fabric.view());
+    words.insert(words.end(), {"--fabric", fabric, "--host", host->value});
+  }
+  return service::start_apart({.program = *program, .arguments = std::move(words)});
 }
 
 void Server::refuse_mad(const Mad& mad) {

@@ -39,9 +39,9 @@ std::optional<int> enter(const char* command, const ServiceChoice& place) {
   return std::nullopt;
 }
 
-int up(const ServiceChoice& place) {
+int up(const ServiceChoice& place, bool until_idle) {
   if (const auto status = enter("up", place)) return *status;
-  const auto broker = find_rds_broker(true);
+  const auto broker = find_rds_broker(!until_idle);
   return broker ? 0 : fail("up", broker.error().text);
 }
 
@@ -77,7 +77,9 @@ void add_rds(CLI::App& app, int& exit_status) {
   auto* command = rds->add_subcommand("up", "Keep a broker");
   auto place = std::make_shared<ServiceChoice>();
   add_service_options(*command, *place);
-  command->callback([place, &exit_status] { exit_status = up(*place); });
+  auto until_idle = std::make_shared<bool>(false);
+  command->add_flag("--until-idle", *until_idle, "It ends when nobody uses it, as one of 'run'");
+  command->callback([place, until_idle, &exit_status] { exit_status = up(*place, *until_idle); });
   command->footer(kExamples);
   add_service_down(*rds, kKind, "End the broker", exit_status);
   add_service_show(*rds, kKind, "Show peers, sockets and counters", rds_text, exit_status);

@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,16 +46,6 @@ __attribute__((constructor)) void begin() {
 
 bool is_number(int fd) { return fd >= 0 && fd < kNumbers; }
 
-const local::SharedPage* page_of(int fd) {
-  local::Answer answer;
-  int file = -1;
-  const local::Head question{.ask = local::Ask::shared_page};
-  if (local::ask(fd, question, nullptr, answer, nullptr, 0, &file) < 0 || file < 0) return nullptr;
-  void* const mapped = mmap(nullptr, sizeof(local::SharedPage), PROT_READ, MAP_SHARED, file, 0);
-  local::calls().close(file);
-  return mapped == MAP_FAILED ? nullptr : static_cast<const local::SharedPage*>(mapped);
-}
-
 }  // namespace
 
 const std::string& broker_path() {
@@ -92,7 +81,7 @@ const local::SharedPage* known_page(int fd) {
   const local::SharedPage* known = page.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   // Two threads may map it: the second one's stays mapped, too.
-  known = page_of(fd);
+  known = local::open_page(fd);
   if (known != nullptr) page.store(known, std::memory_order_release);
   return known;
 }

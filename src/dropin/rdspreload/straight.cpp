@@ -7,9 +7,11 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "base/time.h"
 #include "dropin/rdspreload/fd_table.h"
@@ -21,8 +23,6 @@ namespace local = ulp::rds::local;
 using local::Inbox;
 
 constexpr TimeNs kTriesAgain = 50 * kMillisecond;
-/// A broker that was killed has not closed its inboxes.
-constexpr TimeNs kLooksAtBroker = kMillisecond;
 constexpr std::size_t kRoutesMax = 1024;
 constexpr std::size_t kPiecesMax = 16;
 
@@ -48,18 +48,29 @@ Place place_of(const local::Address& address) {
   return place;
 }
 
+/// A connection to one.
+struct Broker {
+  int fd = -1;
+  const local::SharedPage* page = nullptr;
+};
+
 struct Route {
   Inbox* inbox = nullptr;  // Null: there is none.
-  int broker = -1;
+  Broker broker;
   std::uint64_t number = 0;
-  TimeNs tries_again = 0;  // Or looks whether the broker lives.
+  TimeNs tries_again = 0;
+
+  /// A broker that was killed has not closed its inboxes.
+  bool is_over() const {
+    return inbox->is_closed.load(std::memory_order_relaxed) != 0 || broker.page->broker.has_ended();
+  }
 };
 
 /// Of this process; a child has copies, and the mappings. Never destroyed.
 struct Routes {
   std::mutex lock;
   std::map<Place, Route> by_place;
-  std::map<std::string, int> brokers;  // Connections to them, by their links.
+  std::map<std::string, Broker> brokers;  // By their links.
 };
 Routes& routes() {
   static auto* const all = new Routes;
@@ -82,15 +93,17 @@ std::string link_of(const local::Address& address) {
   return own.substr(0, own.rfind('/') + 1) + local::kAddressPrefix + text;
 }
 
-/// A connection to the broker of this address, or -1.
-int broker_of(const local::Address& address) {
+/// A connection to the broker of this address; without a page, if there is none.
+Broker broker_of(const local::Address& address) {
   const std::string link = link_of(address);
   const auto known = routes().brokers.find(link);
   if (known != routes().brokers.end()) return known->second;
-  const int fd = local::open_socket(link, SOCK_CLOEXEC);
-  if (fd >= 0) routes().brokers[link] = fd;
-  if (fd >= 0) set_known(fd, kIsHidden);
-  return fd;
+  Broker broker{.fd = local::open_socket(link, SOCK_CLOEXEC)};
+  if (broker.fd < 0) return broker;
+  broker.page = local::open_page(broker.fd);
+  if (broker.page == nullptr) return local::calls().close(broker.fd), broker;
+  set_known(broker.fd, kIsHidden);
+  return routes().brokers[link] = broker;
 }
 
 void drop(Route& route, TimeNs now) {
@@ -98,14 +111,27 @@ void drop(Route& route, TimeNs now) {
   route = {.tries_again = now + kTriesAgain};
 }
 
+void forget_broker(int fd) {
+  for (auto& [place, route] : routes().by_place) {
+    if (route.broker.fd != fd) continue;
+    local::unmap(std::exchange(route.inbox, nullptr));
+    route.broker = {};
+  }
+  std::erase_if(routes().brokers, [fd](const auto& one) {
+    if (one.second.fd != fd) return false;
+    munmap(const_cast<local::SharedPage*>(one.second.page), sizeof(local::SharedPage));
+    return true;
+  });
+}
+
 void find(Route& route, const local::Address& to, TimeNs now) {
   route.tries_again = now + kTriesAgain;
   route.broker = broker_of(to);
-  if (route.broker < 0) return;
-  route.inbox = local::open_inbox(route.broker, to, &route.number);
+  if (route.broker.page == nullptr) return;
+  route.inbox = local::open_inbox(route.broker.fd, to, &route.number);
   if (route.inbox == nullptr && errno == ENETDOWN) {
-    const int fd = route.broker;
-    std::erase_if(routes().brokers, [fd](const auto& one) { return one.second == fd; });
+    const int fd = route.broker.fd;
+    forget_broker(fd);
     set_known(fd, 0);
     local::calls().close(fd);
   }
@@ -115,15 +141,9 @@ void find(Route& route, const local::Address& to, TimeNs now) {
 Route* route_to(const local::Address& to) {
   if (routes().by_place.size() >= kRoutesMax) return nullptr;
   Route& route = routes().by_place[place_of(to)];
+  if (route.inbox != nullptr && !route.is_over()) return &route;
   const TimeNs now = monotonic_now();
-  if (route.inbox != nullptr) {
-    bool is_over = route.inbox->is_closed.load(std::memory_order_relaxed) != 0;
-    if (!is_over && now < route.tries_again) return &route;
-    is_over = is_over || local::has_ended(route.broker);
-    if (is_over) return drop(route, now), nullptr;
-    route.tries_again = now + kLooksAtBroker;
-    return &route;
-  }
+  if (route.inbox != nullptr) return drop(route, now), nullptr;
   if (now < route.tries_again) return nullptr;
   find(route, to, now);
   return route.inbox == nullptr ? nullptr : &route;
@@ -151,11 +171,12 @@ Straight send_straight(Socket& socket, const local::Address& to, const iovec* pi
   for (std::size_t i = 0; i < count; ++i)
     parts[i] = {static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len};
   Inbox& inbox = *route->inbox;
+  const local::Holding holding(inbox);
   if (!inbox.lock_soon()) return Straight::by_broker;
   const bool is_open = inbox.is_held.load(std::memory_order_relaxed) == 0 &&
                        inbox.is_closed.load(std::memory_order_relaxed) == 0;
   const auto send_bell = [route] {
-    return local::tell(route->broker, local::Kind::bell, route->number);
+    return local::tell(route->broker.fd, local::Kind::bell, route->number);
   };
   const auto put =
       is_open ? inbox.put(head, std::span(parts).first(count), send_bell) : Inbox::Put::no_room;
@@ -166,10 +187,7 @@ Straight send_straight(Socket& socket, const local::Address& to, const iovec* pi
 
 void forget_neighbour(int fd) {
   const std::lock_guard held(routes().lock);
-  std::erase_if(routes().brokers, [fd](const auto& one) { return one.second == fd; });
-  for (auto& [place, route] : routes().by_place) {
-    if (route.broker == fd) drop(route, 0);
-  }
+  forget_broker(fd);
 }
 
 }  // namespace verbatim::rdspreload

@@ -1,6 +1,7 @@
 // The ring between programs and brokers, also if what it holds is wrong.
 #include "ulp/rds/local/inbox.h"
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <string>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/os/unique_fd.h"
+#include "ulp/rds/local/client.h"
 
 namespace verbatim::ulp::rds::local {
 namespace {
@@ -96,6 +98,25 @@ TEST(RdsInbox, WrongOnesAreNoticedOrHarmless) {
     EXPECT_LE(bytes.size(), std::size_t{Inbox::kCapacity});
   }
   EXPECT_GT(broken, 100);
+}
+
+/// A signal's handler that receives in the midst of its own thread's receive would wait for ever.
+TEST(RdsInbox, AThreadThatHasTheLockIsToldSoAndDoesNotWait) {
+  Mapped mapped, other;
+  ASSERT_EQ(put(*mapped.inbox, content(10, 0)), Inbox::Put::done);
+  {
+    const Locked outer(*mapped.inbox);
+    ASSERT_TRUE(outer);
+    EXPECT_FALSE(Locked(*mapped.inbox));
+    EXPECT_TRUE(Locked(*other.inbox));
+    Received received;
+    EXPECT_EQ(receive(-1, *mapped.inbox, nullptr, 0, 0, received), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    EXPECT_TRUE(mapped.inbox->lock.is_locked());
+  }
+  EXPECT_TRUE(Locked(*mapped.inbox));
+  Received received;
+  EXPECT_EQ(receive(-1, *mapped.inbox, nullptr, 0, MSG_TRUNC | MSG_DONTWAIT, received), 10);
 }
 
 TEST(RdsInbox, AFileThatCanShrinkIsNone) {

@@ -30,8 +30,11 @@ struct CallParts {
 /// None: ERR_CHUNK.
 std::optional<CallParts> parts_of(const Header& header, std::uint32_t inline_bytes);
 
+/// Of a record that still comes, parts of at least this are moved on.
+inline constexpr std::uint32_t kPartBytes = 2 * kLargePiece;
+inline constexpr std::size_t kPartsMax = kMessageMax / kPartBytes;
 /// The slices that name parts of messages: they stay where they are until the message is gone.
-inline constexpr std::size_t kCutsMax = 2 * kSegmentsMax + 4 * kPiecesMax;
+inline constexpr std::size_t kCutsMax = 2 * kSegmentsMax + 4 * kPiecesMax + kPartsMax;
 using Cuts = InplaceVector<Slice, kCutsMax>;
 /// Adds [`offset`, `offset` + `bytes`) of `from`, and returns what names it.
 std::span<const Slice> add_cut(Cuts& cuts, std::span<const Slice> from, std::uint32_t offset,

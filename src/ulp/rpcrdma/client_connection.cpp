@@ -58,6 +58,7 @@ void ClientConnection::on_record(Lent record, Output& out) {
     return pools_.records.give_back(record);
   }
   Call& call = *calls_.take();
+  call.lists = std::make_unique<Call::Lists>();
   ++counts_.calls;
   call.rpc = *rpc;
   call.record = record;
@@ -93,7 +94,8 @@ bool ClientConnection::resume(Output& out) {
 
 /// Memory for what the reply brings beyond a SEND. False: there is none at the moment.
 bool ClientConnection::start(Call& call, Output& out) {
-  call.header = {.xid = call.rpc.xid, .credits = options_.calls_max, .procedure = Procedure::msg};
+  call.lists->header = {
+      .xid = call.rpc.xid, .credits = options_.calls_max, .procedure = Procedure::msg};
   DataItems& results = call.shape.results;
   std::uint32_t data = 0;
   for (const DataItem& result : results) data += padded(result.bytes);
@@ -106,24 +108,24 @@ bool ClientConnection::start(Call& call, Output& out) {
   if (!pools_.chunks.take(chunks, call.chunks)) return false;
   call.reply_offset = data;
   if (chunks > 0) offer_results(call);
-  if (chunks > data) offer_segments(call, data, reply, call.header.reply.emplace());
+  if (chunks > data) offer_segments(call, data, reply, call.lists->header.reply.emplace());
   send(call, out);
   return true;
 }
 
 void ClientConnection::offer_segments(Call& call, std::uint32_t offset, std::uint32_t bytes,
                                       Segments& into) {
-  cut(call.chunks.span(), offset, bytes, [&](const Slice& part) {
-    into.push({reinterpret_cast<std::uintptr_t>(part.data), part.bytes, options_.chunks_key});
-  });
+  cut(call.chunks.span(), offset, bytes,
+      [&](const Slice& part) { into.push(pools_.chunks.range_of(part)); });
 }
 
 void ClientConnection::offer_results(Call& call) {
   std::uint32_t offset = 0;
   for (const DataItem& result : call.shape.results) {
-    const std::size_t before = call.header.writes.size();
-    offer_segments(call, offset, result.bytes, call.header.writes);
-    call.header.write_sizes.push(static_cast<std::uint32_t>(call.header.writes.size() - before));
+    const std::size_t before = call.lists->header.writes.size();
+    offer_segments(call, offset, result.bytes, call.lists->header.writes);
+    call.lists->header.write_sizes.push(
+        static_cast<std::uint32_t>(call.lists->header.writes.size() - before));
     offset += padded(result.bytes);
   }
 }
@@ -131,31 +133,29 @@ void ClientConnection::offer_results(Call& call) {
 void ClientConnection::add_reads(Call& call, std::uint32_t position, std::uint32_t offset,
                                  std::uint32_t bytes) {
   cut(call.record.span(), offset, bytes, [&](const Slice& part) {
-    call.header.reads.push(
-        {position,
-         {reinterpret_cast<std::uintptr_t>(part.data), part.bytes, options_.records_key}});
+    call.lists->header.reads.push({position, pools_.records.range_of(part)});
   });
 }
 
 /// Which part of the call the peer reads: nothing, WRITE's data, or all of it.
 DataItem ClientConnection::choose_reads(Call& call) {
   const std::uint32_t bytes = call.record.bytes();
-  if (encoded_bytes(call.header) + bytes <= options_.limits.send) return {bytes, 0};
+  if (encoded_bytes(call.lists->header) + bytes <= options_.limits.send) return {bytes, 0};
   if (call.shape.arguments.size() == 1) {
     const DataItem item = call.shape.arguments[0];
     add_reads(call, item.position, item.position, item.bytes);
-    if (encoded_bytes(call.header) + bytes - padded(item.bytes) <= options_.limits.send)
+    if (encoded_bytes(call.lists->header) + bytes - padded(item.bytes) <= options_.limits.send)
       return {item.position, padded(item.bytes)};
-    call.header.reads.clear();
+    call.lists->header.reads.clear();
   }
-  call.header.procedure = Procedure::nomsg;
+  call.lists->header.procedure = Procedure::nomsg;
   add_reads(call, 0, 0, bytes);
   return {0, bytes};
 }
 
 void ClientConnection::send(Call& call, Output& out) {
   const DataItem left_out = choose_reads(call);
-  std::size_t at = encode(call.header, message_);
+  std::size_t at = encode(call.lists->header, message_);
   const auto add = [&](const Slice& part) {
     std::copy_n(part.data, part.bytes, message_.begin() + at);
     at += part.bytes;
@@ -200,7 +200,7 @@ ReceiveUse ClientConnection::on_message(const Message& message, Output& out) {
 
 /// The data that the peer has written, at the places in the message where it belongs.
 bool ClientConnection::take_results(Call& call, std::span<const Slice> message, Inserts& inserts) {
-  const Header& offered = call.header;
+  const Header& offered = call.lists->header;
   if (decoded_.write_sizes != offered.write_sizes) return false;
   const DataItems items = items_of_reply(call.rpc, message, true);
   std::size_t first = 0;
@@ -234,7 +234,7 @@ void ClientConnection::on_reply(Call& call, const Slice& payload, Output& out) {
   if (decoded_.procedure == Procedure::nomsg) {
     const Segments none;
     const Segments& used = decoded_.reply ? *decoded_.reply : none;
-    const Segments& offered = call.header.reply ? *call.header.reply : none;
+    const Segments& offered = call.lists->header.reply ? *call.lists->header.reply : none;
     const auto bytes = used.size() == offered.size()
                            ? filled(offered.begin(), used.begin(), used.size())
                            : std::nullopt;
@@ -249,7 +249,7 @@ void ClientConnection::on_reply(Call& call, const Slice& payload, Output& out) {
                   fmt::format("xid {:#x}: the peer's chunks do not fit its reply", call.rpc.xid),
                   out);
   }
-  if (push_record(record, call.cuts, mark_, calls_.tag_of(call), out.records))
+  if (push_record(record, call.lists->cuts, mark_, calls_.tag_of(call), out.records))
     call.state = State::delivering;
 }
 
@@ -286,7 +286,9 @@ void ClientConnection::on_written(Tag tag, Output&) {
 void ClientConnection::release_if_over(Call& call) {
   if (call.state != State::over) return;
   pools_.chunks.give_back(call.chunks);
-  if (call.is_send_done) calls_.give_back(call);
+  if (!call.is_send_done) return;
+  call.lists.reset();
+  calls_.give_back(call);
 }
 
 void ClientConnection::on_end(std::vector<ReceiveId>&) {

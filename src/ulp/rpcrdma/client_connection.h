@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "ulp/engine/slots.h"
 #include "ulp/rpcrdma/assembly.h"
@@ -17,8 +18,6 @@ class ClientConnection final : public Connection {
  public:
   struct Options {
     InlineLimits limits;
-    MemoryKey records_key{};  // By which the peer reads `Pools::records`,
-    MemoryKey chunks_key{};   // and writes `Pools::chunks`.
     std::uint32_t calls_max = 64;
   };
   ClientConnection(const Options& options, const Pools& pools);
@@ -44,14 +43,18 @@ class ClientConnection final : public Connection {
   };
   struct Call {
     State state{};
+    /// Apart, for they are long: a client without open calls has no memory for them.
+    struct Lists {
+      Header header;  // As it was sent.
+      Cuts cuts;
+    };
+    std::unique_ptr<Lists> lists;
     bool is_send_done = false;
     RpcCall rpc;
     CallShape shape;
-    Lent record;    // The call,
-    Lent chunks;    // and what the peer writes: the data of its results, then the reply.
-    Header header;  // As it was sent.
+    Lent record;  // The call,
+    Lent chunks;  // and what the peer writes: the data of its results, then the reply.
     std::uint32_t reply_offset = 0;  // In `chunks`.
-    Cuts cuts;
   };
 
   void refuse(std::uint32_t xid, std::string why, Output& out);

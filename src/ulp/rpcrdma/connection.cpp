@@ -10,4 +10,6 @@ InlineLimits limits_with(const std::optional<ConnectionFacts>& peer) {
           .receive = std::min(kInlineBytes, facts.send_bytes)};
 }
 
+void Connection::on_part(std::span<const Slice>, std::uint32_t, Output&) {}
+
 }  // namespace verbatim::ulp::rpcrdma

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class Connection {
   virtual ReceiveUse on_message(const Message& message, Output& out) = 0;
   /// Work of `Output::rdma` with this tag is over.
   virtual void on_done(Tag tag, CompletionStatus status, Output& out) = 0;
+  /// The first `filled` bytes of a record are there, which comes by `on_record` when it is whole:
+  /// what is known of it may begin already. May be left out.
+  virtual void on_part(std::span<const Slice> record, std::uint32_t filled, Output& out);
   /// A record of the stream. Its memory is the engine's, which gives it back to `Pools::records`.
   virtual void on_record(Lent record, Output& out) = 0;
   /// The SEND of `Output::records` with this tag is written, or given up.

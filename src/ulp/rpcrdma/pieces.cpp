@@ -1,11 +1,23 @@
 #include "ulp/rpcrdma/pieces.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/assert.h"
 
 namespace verbatim::ulp::rpcrdma {
 
-PiecePool::PiecePool(std::span<const Slice> small, std::span<const Slice> large)
-    : small_(small.begin(), small.end()), large_(large.begin(), large.end()) {}
+PiecePool::PiecePool(std::span<const Slice> small, std::span<const Slice> large,
+                     std::vector<Keys> regions)
+    : small_(small.begin(), small.end()),
+      large_(large.begin(), large.end()),
+      regions_(std::move(regions)) {}
+
+RemoteRange PiecePool::range_of(const Slice& part) const {
+  const auto keys = std::ranges::find(regions_, part.local_key, &Keys::local);
+  VERBATIM_ASSERT(keys != regions_.end());
+  return {reinterpret_cast<std::uintptr_t>(part.data), part.bytes, keys->remote};
+}
 
 bool PiecePool::take(std::uint32_t bytes, Lent& lent) {
   VERBATIM_ASSERT(bytes <= kMessageMax && lent.empty());

@@ -28,16 +28,23 @@ struct Lent {
 /// Lends all pieces of a message or none: who waits for some holds none meanwhile.
 class PiecePool {
  public:
-  /// `small`: each of `kSmallPiece` bytes; `large`: of `kLargePiece`.
-  PiecePool(std::span<const Slice> small, std::span<const Slice> large);
+  /// Of a region: which key peers use for what we use `local` for.
+  struct Keys {
+    MemoryKey local{}, remote{};
+  };
+  /// `small`: each of `kSmallPiece` bytes; `large`: of `kLargePiece`. `regions`: of them all.
+  PiecePool(std::span<const Slice> small, std::span<const Slice> large, std::vector<Keys> regions);
 
   /// False: there is not enough at the moment. `bytes` is at most `kMessageMax`.
   bool take(std::uint32_t bytes, Lent& lent);
   void give_back(Lent& lent);
   std::size_t free_count() const { return small_.size() + large_.size(); }
+  /// As peers name a part of a piece.
+  RemoteRange range_of(const Slice& part) const;
 
  private:
-  std::vector<Slice> small_, large_;
+  std::vector<Slice> small_, large_;  // The last one that came back is the next.
+  const std::vector<Keys> regions_;
 };
 
 /// Calls `add(Slice)` for the part [`offset`, `offset` + `bytes`) of `from`, which has it.

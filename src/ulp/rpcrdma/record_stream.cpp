@@ -55,12 +55,25 @@ RecordStream::Step RecordStream::on_bytes(ByteSpan& bytes) {
       std::memcpy(to.data, bytes.data(), to.bytes);
       bytes = bytes.subspan(to.bytes);
     });
-    filled_ += part;
-    fragment_left_ -= part;
+    if (add(part) == Step::record) return Step::record;
     if (fragment_left_ > 0) return Step::more;
-    if (std::exchange(is_last_, false)) return Step::record;
   }
 }
+
+RecordStream::Step RecordStream::add(std::uint32_t bytes) {
+  filled_ += bytes;
+  fragment_left_ -= bytes;
+  if (fragment_left_ > 0) return Step::more;
+  return std::exchange(is_last_, false) ? Step::record : Step::more;
+}
+
+std::span<const Slice> RecordStream::place() {
+  place_.clear();
+  cut(lent_.span(), filled_, fragment_left_, [&](const Slice& part) { place_.push(part); });
+  return {place_.begin(), place_.size()};
+}
+
+RecordStream::Step RecordStream::on_placed(std::uint32_t bytes) { return add(bytes); }
 
 Lent RecordStream::take() {
   announced_ = filled_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
 #include "ulp/rpcrdma/pieces.h"
@@ -23,6 +24,16 @@ class RecordStream {
   };
   /// Takes bytes off the front of `bytes`.
   Step on_bytes(ByteSpan& bytes);
+  /// Where the next bytes go, if a record has begun: they may be put there instead.
+  std::span<const Slice> place();
+  /// The first `bytes` of `place` are filled: `more` or `record`.
+  Step on_placed(std::uint32_t bytes);
+  /// The record that comes, at its full length, of which `filled` bytes are there. Empty: there is
+  /// none, or its end is not yet known.
+  std::span<const Slice> coming() const {
+    return is_last_ ? lent_.span() : std::span<const Slice>();
+  }
+  std::uint32_t filled() const { return filled_; }
   /// The record that is whole; its pieces are the caller's.
   Lent take();
   std::uint32_t announced() const { return announced_; }
@@ -30,6 +41,7 @@ class RecordStream {
  private:
   Step begin_fragment();
   bool grow();
+  Step add(std::uint32_t bytes);
 
   PiecePool& pool_;
   std::byte mark_[4] = {};
@@ -39,6 +51,7 @@ class RecordStream {
   std::uint32_t announced_ = 0;  // Of the record, with the fragments so far.
   std::uint32_t filled_ = 0;
   Lent lent_;
+  InplaceVector<Slice, kPiecesMax> place_;
 };
 
 }  // namespace verbatim::ulp::rpcrdma

@@ -87,12 +87,13 @@ ReceiveUse ServerConnection::on_call(const Message& message, const Slice& payloa
   const auto parts = parts_of(decoded_, payload.bytes);
   if (!parts) return refuse(HeaderFault::chunk, out);
   Call& call = *calls_.take();
+  call.lists = std::make_unique<Call::Lists>();
   ++open_;
   ++counts_.calls;
-  call.header = decoded_;
+  call.lists->header = decoded_;
   call.parts = *parts;
   call.inline_bytes = payload;
-  if (call.header.reads.empty()) {
+  if (call.lists->header.reads.empty()) {
     forward(call, out);
     return ReceiveUse::done;
   }
@@ -105,7 +106,7 @@ bool ServerConnection::resume(Output& out) {
   if (waiting_.empty()) return false;
   Call* const call = calls_.find(waiting_.front());
   std::uint32_t bytes = 0;
-  for (const ReadSegment& read : call->header.reads) bytes += read.range.bytes;
+  for (const ReadSegment& read : call->lists->header.reads) bytes += read.range.bytes;
   if (!pools_.chunks.take(bytes, call->chunks)) return false;
   waiting_.pop_front();
   read_chunks(*call, out);
@@ -115,10 +116,10 @@ bool ServerConnection::resume(Output& out) {
 void ServerConnection::read_chunks(Call& call, Output& out) {
   call.state = State::reading;
   std::uint32_t offset = 0;
-  for (const auto& [position, range] : call.header.reads) {
+  for (const auto& [position, range] : call.lists->header.reads) {
     if (range.bytes == 0) continue;
-    out.rdma.push(
-        Read{.into = add_cut(call.cuts, call.chunks.span(), offset, range.bytes), .from = range});
+    out.rdma.push(Read{.into = add_cut(call.lists->cuts, call.chunks.span(), offset, range.bytes),
+                       .from = range});
     offset += range.bytes;
   }
   counts_.read_bytes += offset;
@@ -133,7 +134,7 @@ void ServerConnection::read_chunks(Call& call, Output& out) {
 /// The whole call goes to the stream: the message, with each chunk's data at its position.
 void ServerConnection::forward(Call& call, Output& out) {
   call.state = State::open;
-  call.cuts.clear();
+  call.lists->cuts.clear();
   const auto chunks = call.chunks.span();
   const CallParts& parts = call.parts;
   RecordParts record{.message = {&call.inline_bytes, 1},
@@ -144,12 +145,14 @@ void ServerConnection::forward(Call& call, Output& out) {
   if (parts.is_long) record.message = add_cut(long_message, chunks, 0, parts.message_bytes);
   XdrReader reader(record.message);
   const auto rpc = read_call(reader);
-  if (!rpc || rpc->xid != call.header.xid) {
-    return fail(call, fmt::format("xid {:#x}: no RPC call follows the header", call.header.xid),
+  if (!rpc || rpc->xid != call.lists->header.xid) {
+    return fail(call,
+                fmt::format("xid {:#x}: no RPC call follows the header", call.lists->header.xid),
                 out);
   }
   call.rpc = *rpc;
-  call.is_being_written = push_record(record, call.cuts, mark_, calls_.tag_of(call), out.records);
+  call.is_being_written =
+      push_record(record, call.lists->cuts, mark_, calls_.tag_of(call), out.records);
 }
 
 void ServerConnection::on_written(Tag tag, Output& out) {
@@ -160,14 +163,36 @@ void ServerConnection::on_written(Tag tag, Output& out) {
   if (!call->record.empty()) answer(*call, out);
 }
 
+/// READ's data goes into the first write chunk while the rest of it still comes.
+void ServerConnection::on_part(std::span<const Slice> record, std::uint32_t filled, Output& out) {
+  const auto head = read_head(record);
+  if (filled < kPartBytes || !head || head->type != MessageType::reply) return;
+  Call* const call = coming_ == kNoTag ? find_open(head->xid) : calls_.find(coming_);
+  if (call == nullptr || call->is_being_written || call->lists->header.write_sizes.empty()) return;
+  // Of the items, the first is found in what is there, if it begins there.
+  const DataItems items = items_of_reply(call->rpc, record, false);
+  if (items.empty() || items[0].position >= filled) return;
+  const std::span<const RemoteRange> chunk(call->lists->header.writes.begin(),
+                                           call->lists->header.write_sizes[0]);
+  std::uint64_t room = 0;
+  for (const RemoteRange& segment : chunk) room += segment.bytes;
+  const std::uint32_t has = std::min(filled - items[0].position, items[0].bytes);
+  if (room < items[0].bytes || has - call->placed < kPartBytes) return;
+  if (coming_ == kNoTag) call->lists->cuts.clear();
+  coming_ = calls_.tag_of(*call);
+  write_item(*call, {record, items[0], chunk}, call->placed, has, out);
+  call->placed = has;
+}
+
 void ServerConnection::on_record(Lent record, Output& out) {
+  const Tag coming = std::exchange(coming_, kNoTag);
   const auto head = read_head(record.span());
   if (!head) {
     out.refusal = fmt::format("a record of {} bytes that is no RPC message", record.bytes());
     return pools_.records.give_back(record);
   }
   if (head->type == MessageType::call) return on_back_call(record, *head, out);
-  Call* const call = find_open(head->xid);
+  Call* const call = coming == kNoTag ? find_open(head->xid) : calls_.find(coming);
   if (call == nullptr) return pools_.records.give_back(record);
   call->record = record;
   if (!call->is_being_written) answer(*call, out);
@@ -196,16 +221,17 @@ void ServerConnection::on_back_call(Lent& record, const MessageHead& head, Outpu
 }
 
 void ServerConnection::answer(Call& call, Output& out) {
-  Header reply{.xid = call.header.xid, .credits = options_.credits, .procedure = Procedure::msg};
-  call.cuts.clear();
+  Header reply{
+      .xid = call.lists->header.xid, .credits = options_.credits, .procedure = Procedure::msg};
+  if (call.placed == 0) call.lists->cuts.clear();
   Ranges kept;
   if (place_items(call, reply, kept, out)) place_rest(call, kept, reply, out);
 }
 
 /// Puts the data that the call has write chunks for into them. False: it has failed.
 bool ServerConnection::place_items(Call& call, Header& reply, Ranges& kept, Output& out) {
-  reply.writes = call.header.writes;
-  reply.write_sizes = call.header.write_sizes;
+  reply.writes = call.lists->header.writes;
+  reply.write_sizes = call.lists->header.write_sizes;
   for (RemoteRange& range : reply.writes) range.bytes = 0;
   DataItems items;
   if (!reply.write_sizes.empty()) items = items_of_reply(call.rpc, call.record.span(), false);
@@ -228,39 +254,54 @@ bool ServerConnection::place_items(Call& call, Header& reply, Ranges& kept, Outp
 bool ServerConnection::place_item(Call& call, const DataItem& item, std::size_t first,
                                   std::size_t count, Header& reply, Output& out) {
   std::uint32_t done = 0;
-  for (std::size_t i = first; i < first + count && done < item.bytes; ++i) {
-    RemoteRange to = call.header.writes[i];
-    to.bytes = std::min(to.bytes, item.bytes - done);
-    reply.writes[i].bytes = to.bytes;
-    if (to.bytes == 0) continue;
-    out.rdma.push(Write{
-        .from = add_cut(call.cuts, call.record.span(), item.position + done, to.bytes), .to = to});
-    done += to.bytes;
+  for (std::size_t i = first; i < first + count; ++i) {
+    reply.writes[i].bytes = std::min(call.lists->header.writes[i].bytes, item.bytes - done);
+    done += reply.writes[i].bytes;
   }
+  write_item(call, {call.record.span(), item, {&call.lists->header.writes[first], count}},
+             std::exchange(call.placed, 0), done, out);
   counts_.written_bytes += done;
   if (done == item.bytes) return true;
   fail(call, fmt::format("data of {} bytes, and a write chunk of {}", item.bytes, done), out);
   return false;
 }
 
+/// Writes the bytes [`from`, `to`) of the item.
+void ServerConnection::write_item(Call& call, const Placement& placement, std::uint32_t from,
+                                  std::uint32_t to, Output& out) {
+  std::uint64_t start = 0;  // Of the segment.
+  for (const RemoteRange& segment : placement.chunk) {
+    const auto begin = std::max<std::uint64_t>(from, start);
+    const auto end = std::min<std::uint64_t>(to, start + segment.bytes);
+    if (begin < end) {
+      const auto at = static_cast<std::uint32_t>(placement.item.position + begin);
+      const auto bytes = static_cast<std::uint32_t>(end - begin);
+      out.rdma.push(Write{.from = add_cut(call.lists->cuts, placement.record, at, bytes),
+                          .to = {segment.address + (begin - start), bytes, segment.remote_key}});
+    }
+    start += segment.bytes;
+  }
+}
+
 /// What is left of the reply: into the reply chunk if there is one (RDMA_NOMSG), else inline.
 bool ServerConnection::place_rest(Call& call, const Ranges& kept, Header& reply, Output& out) {
   std::uint32_t bytes = 0;
-  const std::size_t first = call.cuts.size();
+  const std::size_t first = call.lists->cuts.size();
   for (const auto& [position, length] : kept) {
-    add_cut(call.cuts, call.record.span(), position, length);
+    add_cut(call.lists->cuts, call.record.span(), position, length);
     bytes += length;
   }
-  const std::span<const Slice> rest(call.cuts.begin() + first, call.cuts.size() - first);
-  if (call.header.reply) {
+  const std::span<const Slice> rest(call.lists->cuts.begin() + first,
+                                    call.lists->cuts.size() - first);
+  if (call.lists->header.reply) {
     reply.procedure = Procedure::nomsg;
     std::uint32_t done = 0;
-    for (RemoteRange to : *call.header.reply) {
+    for (RemoteRange to : *call.lists->header.reply) {
       to.bytes = std::min(to.bytes, bytes - done);
       reply.reply = reply.reply.value_or(Segments{});
       reply.reply->push(to);
       if (to.bytes == 0) continue;
-      out.rdma.push(Write{.from = add_cut(call.cuts, rest, done, to.bytes), .to = to});
+      out.rdma.push(Write{.from = add_cut(call.lists->cuts, rest, done, to.bytes), .to = to});
       done += to.bytes;
     }
     if (done < bytes) {
@@ -289,7 +330,7 @@ bool ServerConnection::place_rest(Call& call, const Ranges& kept, Header& reply,
 void ServerConnection::fail(Call& call, std::string why, Output& out) {
   ++counts_.refused;
   out.refusal = std::move(why);
-  const Header error{.xid = call.header.xid,
+  const Header error{.xid = call.lists->header.xid,
                      .credits = options_.credits,
                      .procedure = Procedure::error,
                      .error = ErrorCode::chunk};
@@ -300,10 +341,10 @@ void ServerConnection::send_reply(Call& call, std::size_t bytes, Output& out) {
   call.state = State::answering;
   --open_;
   ++counts_.replies;
-  out.rdma.push(
-      Send{.header = ByteSpan(message_).first(bytes),
-           .invalidate = options_.peer_takes_invalidation ? only_key(call.header) : std::nullopt,
-           .done = calls_.tag_of(call)});
+  out.rdma.push(Send{
+      .header = ByteSpan(message_).first(bytes),
+      .invalidate = options_.peer_takes_invalidation ? only_key(call.lists->header) : std::nullopt,
+      .done = calls_.tag_of(call)});
 }
 
 void ServerConnection::on_done(Tag tag, CompletionStatus status, Output& out) {
@@ -312,6 +353,7 @@ void ServerConnection::on_done(Tag tag, CompletionStatus status, Output& out) {
   if (call->state == State::answering) {
     pools_.records.give_back(call->record);
     pools_.chunks.give_back(call->chunks);
+    call->lists.reset();
     return calls_.give_back(*call);
   }
   if (call->state != State::reading || status != CompletionStatus::success) return;

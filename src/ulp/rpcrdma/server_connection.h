@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "ulp/engine/slots.h"
 #include "ulp/rpcrdma/assembly.h"
@@ -25,6 +26,7 @@ class ServerConnection final : public Connection {
 
   ReceiveUse on_message(const Message& message, Output& out) override;
   void on_done(Tag tag, CompletionStatus status, Output& out) override;
+  void on_part(std::span<const Slice> record, std::uint32_t filled, Output& out) override;
   void on_record(Lent record, Output& out) override;
   void on_written(Tag tag, Output& out) override;
   bool takes_records() const override { return true; }
@@ -44,14 +46,19 @@ class ServerConnection final : public Connection {
   /// One call, from its message until its reply is sent.
   struct Call {
     State state{};
-    Header header;
+    /// Apart, for they are long: a client without open calls has no memory for them.
+    struct Lists {
+      Header header;
+      Cuts cuts;
+    };
+    std::unique_ptr<Lists> lists;
     CallParts parts;
     RpcCall rpc;
     Lent chunks;                    // What is read of the peer.
     Lent record;                    // The reply.
+    std::uint32_t placed = 0;       // Of its first item, in the first write chunk.
     bool is_being_written = false;  // `chunks`, to the stream.
-    Cuts cuts;
-    ReceiveId receive{};  // While its chunks are read.
+    ReceiveId receive{};            // While its chunks are read.
     Slice inline_bytes{};
   };
   /// What of the reply stays in it.
@@ -67,6 +74,14 @@ class ServerConnection final : public Connection {
   bool place_items(Call& call, Header& reply, Ranges& kept, Output& out);
   bool place_item(Call& call, const DataItem& item, std::size_t first, std::size_t count,
                   Header& reply, Output& out);
+  /// Data of a reply, and the chunk of the call that it goes to.
+  struct Placement {
+    std::span<const Slice> record;
+    DataItem item;
+    std::span<const RemoteRange> chunk;
+  };
+  void write_item(Call& call, const Placement& placement, std::uint32_t from, std::uint32_t to,
+                  Output& out);
   bool place_rest(Call& call, const Ranges& kept, Header& reply, Output& out);
   void fail(Call& call, std::string why, Output& out);
   void send_reply(Call& call, std::size_t bytes, Output& out);
@@ -77,6 +92,7 @@ class ServerConnection final : public Connection {
   Slots<Call> calls_;
   std::deque<Tag> waiting_;
   std::uint32_t open_ = 0;  // Calls that are not answered.
+  Tag coming_ = kNoTag;     // The call whose reply comes, if a part of it is placed.
   Backchannel backchannel_;
   Header decoded_;
   std::array<std::byte, kInlineBytes> message_{};  // Until the next input.

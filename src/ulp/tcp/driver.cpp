@@ -1,6 +1,7 @@
 #include "ulp/tcp/driver.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -40,7 +41,7 @@ Driver::Driver(rdma::Handler& handler, service::Loop& loop, const Options& optio
       options_(options),
       peers_(options.connections_max),
       counts_(options.connections_max),
-      chunk_(kChunkBytes) {
+      chunk_(options.message_bytes) {
   loop_.add(*this);
 }
 
@@ -234,21 +235,38 @@ void Driver::on_ready(Peer& peer, std::uint32_t events, TimeNs now) {
 
 void Driver::read(Peer& peer, TimeNs now) {
   if (peer.has_kept || peer.header_bytes > kHeadersMax) return;
-  const ssize_t bytes = recv(peer.socket.get(), chunk_.data(), chunk_.size(), 0);
+  std::array<iovec, Placer::kPlacesMax + 1> into;
+  std::size_t count = 0, room = 0;
+  if (options_.placer != nullptr) {
+    for (const Slice& slice : options_.placer->place_of(peer.id)) {
+      if (count == Placer::kPlacesMax) break;
+      into[count++] = {slice.data, slice.bytes};
+      room += slice.bytes;
+    }
+  }
+  into[count++] = {chunk_.data(), chunk_.size()};
+  const ssize_t bytes = readv(peer.socket.get(), into.data(), static_cast<int>(count));
   if (bytes == 0) return end(peer, "");
   if (bytes < 0) {
     if (errno != EAGAIN && errno != EINTR) end(peer, std::strerror(errno));
     return;
   }
+  const std::size_t placed = std::min(room, static_cast<std::size_t>(bytes));
+  if (placed > 0) options_.placer->on_placed(peer.id, static_cast<std::uint32_t>(placed), now);
+  const auto rest = static_cast<std::uint32_t>(static_cast<std::size_t>(bytes) - placed);
+  if (rest > 0 && !peer.is_ending) on_bytes(peer, rest, now);
+}
+
+/// They lie in `chunk_`.
+void Driver::on_bytes(Peer& peer, std::uint32_t bytes, TimeNs now) {
   const auto receive = ReceiveId{rdma::number_of(peer.id) - options_.first_number};
-  const Message message{.receive = receive,
-                        .memory = {chunk_.data(), static_cast<std::uint32_t>(bytes), {}}};
+  const Message message{.receive = receive, .memory = {chunk_.data(), bytes, {}}};
   peer.has_kept = true;  // Until the engine says otherwise, from within the call or later.
   work_.clear();
   const ReceiveUse use = handler_.on_message(peer.id, message, now, work_);
   if (use == ReceiveUse::done) peer.has_kept = false;
   // The engine has the bytes of a chunk that it keeps; the next one comes elsewhere.
-  if (peer.has_kept) peer.kept.swap(chunk_), chunk_.resize(kChunkBytes);
+  if (peer.has_kept) peer.kept.swap(chunk_), chunk_.resize(options_.message_bytes);
   carry_out(peer.id, work_, now);
 }
 

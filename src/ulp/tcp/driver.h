@@ -29,6 +29,20 @@ class Connector {
   ~Connector() = default;
 };
 
+/// Says where the next bytes of a stream go, for a handler that knows it before they come: they are
+/// not copied once more then. Driver calls it from its turn.
+class Placer {
+ public:
+  static constexpr std::size_t kPlacesMax = 32;  // More are left for the next read.
+  /// Empty: the next bytes come in a message. Stays until `on_placed`, or the next read.
+  virtual std::span<const Slice> place_of(ConnectionId connection) = 0;
+  /// The first `bytes` of the place are filled. What has come behind them follows in a message.
+  virtual void on_placed(ConnectionId connection, std::uint32_t bytes, TimeNs now) = 0;
+
+ protected:
+  ~Placer() = default;
+};
+
 /// Carries connections over TCP, for the same handlers as the adapter's driver.
 class Driver final : public rdma::Carrier, public service::Source {
  public:
@@ -38,6 +52,8 @@ class Driver final : public rdma::Carrier, public service::Source {
         0;  // Of connections, where a handler has those of an adapter, too.
     std::uint32_t first_listener = 0;
     Connector* connector = nullptr;  // Null: this process makes the sockets. Gives none after it.
+    Placer* placer = nullptr;        // Null: all bytes come in messages,
+    std::uint32_t message_bytes = 256 << 10;  // of at most so many.
   };
   /// Both outlive it.
   Driver(rdma::Handler& handler, service::Loop& loop, const Options& options);
@@ -67,7 +83,6 @@ class Driver final : public rdma::Carrier, public service::Source {
   void on_time(TimeNs now) override;
 
  private:
-  static constexpr std::uint32_t kChunkBytes = 256 << 10;
   static constexpr std::size_t kHeadersMax = 256 << 10;  // That wait to be written.
 
   /// A message that goes out: its header is copied, its payload stays where it is.
@@ -107,6 +122,7 @@ class Driver final : public rdma::Carrier, public service::Source {
   void on_connected(Peer& peer, TimeNs now);
   void on_ready(Peer& peer, std::uint32_t events, TimeNs now);
   void read(Peer& peer, TimeNs now);
+  void on_bytes(Peer& peer, std::uint32_t bytes, TimeNs now);
   /// Returns true if anything was written.
   bool write(Peer& peer);
   void serve(Peer& peer, TimeNs now);

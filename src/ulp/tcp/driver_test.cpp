@@ -1,5 +1,6 @@
 #include "ulp/tcp/driver.h"
 
+#include <array>
 #include <cstring>
 #include <map>
 
@@ -179,6 +180,43 @@ TEST_F(TcpDriver, AConnectorsSocketComesLaterOrNever) {
   EXPECT_EQ(handler.established, std::vector{*given});
   EXPECT_EQ(handler.ends, (std::vector<std::string>{"over", "nobody is there"}));
   EXPECT_EQ(driver.connection_count(), 1u);
+}
+
+/// Has room for a few bytes, in two pieces.
+class Room final : public Placer {
+ public:
+  std::string first = "..", second = "...", counts;
+
+ private:
+  std::span<const Slice> place_of(ConnectionId) override {
+    const auto slice = [](std::string& text) {
+      return Slice{
+          reinterpret_cast<std::byte*>(text.data()), static_cast<std::uint32_t>(text.size()), {}};
+    };
+    slices_ = {slice(first), slice(second)};
+    return slices_;
+  }
+  void on_placed(ConnectionId, std::uint32_t bytes, TimeNs) override {
+    counts += std::to_string(bytes);
+  }
+
+  std::array<Slice, 2> slices_;
+};
+
+TEST_F(TcpDriver, BytesGoToTheirPlaceAndTheRestIntoAMessage) {
+  Echo handler;
+  Room room;
+  Driver driver(handler, *loop_, {.placer = &room, .message_bytes = 64});
+  handler.driver = &driver;
+  const auto listener = driver.listen(*SocketAddress::parse("127.0.0.1", 0));
+  ASSERT_TRUE(listener);
+  place_ = driver.address_of(*listener);
+  const UniqueFd socket = connect();
+  send(socket, "abc");
+  EXPECT_EQ(receive(socket), "nothing");
+  send(socket, "ABCDEFG");
+  EXPECT_EQ(receive(socket), "FG");
+  EXPECT_EQ(room.first + room.second + room.counts, "ABCDE35");
 }
 
 TEST_F(TcpDriver, WhatCannotBeListenedAtIsToldInWords) {

@@ -112,14 +112,33 @@ void Links::on_time(TimeNs now) {
   flush(now);
 }
 
+Result<rdma::ConnectionId> Links::connect_from(std::uint16_t port, const Node::Wish& wish) {
+  return driver_->connect(rdma::IpService{address_of(wish.peer, port_)},
+                          {.source = address_of(wish.own, port),
+                           .reads = {.initiator = 0, .responder = 0},
+                           .retry_count = 5,
+                           .rnr_retry_count = 6,
+                           .sizes = wish.sizes,
+                           .private_data = wish.private_data});
+}
+
+/// From a port for root, as o2iblnd does, for a peer may insist on one (require_privileged_port);
+/// from any port, if this process may have none.
+Result<rdma::ConnectionId> Links::begin(const Node::Wish& wish) {
+  for (std::uint16_t tries = kFirstPort; tries <= kLastPort; ++tries) {
+    const std::uint16_t port = std::exchange(
+        next_port_,
+        next_port_ == kFirstPort ? kLastPort : static_cast<std::uint16_t>(next_port_ - 1));
+    auto connection = connect_from(port, wish);
+    if (connection) return connection;
+    if (connection.error().code == EACCES) break;
+    if (connection.error().code != EADDRINUSE) return connection;
+  }
+  return connect_from(0, wish);
+}
+
 void Links::connect(const Node::Wish& wish, TimeNs now) {
-  const auto connection = driver_->connect(rdma::IpService{address_of(wish.peer, port_)},
-                                           {.source = address_of(wish.own, 0),
-                                            .reads = {.initiator = 0, .responder = 0},
-                                            .retry_count = 5,
-                                            .rnr_retry_count = 6,
-                                            .sizes = wish.sizes,
-                                            .private_data = wish.private_data});
+  const auto connection = begin(wish);
   if (connection) return node_->on_connecting(link_of(*connection), wish.peer);
   note(text_of(wish.peer), connection.error().text);
   node_->on_refused(wish.peer, connection.error().text, now);

@@ -36,6 +36,7 @@ class Links final : public rdma::Handler, public service::Source {
 
  private:
   static constexpr std::size_t kIncidentsMax = 16;
+  static constexpr std::uint16_t kFirstPort = 512, kLastPort = 1023;  // Of connections.
 
   void on_requested(const rdma::Requested& requested, TimeNs now) override;
   void on_established(const rdma::Established& established, TimeNs now, WorkList& work) override;
@@ -45,6 +46,8 @@ class Links final : public rdma::Handler, public service::Source {
                WorkList& work) override;
   void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override;
 
+  Result<rdma::ConnectionId> connect_from(std::uint16_t port, const Node::Wish& wish);
+  Result<rdma::ConnectionId> begin(const Node::Wish& wish);
   void connect(const Node::Wish& wish, TimeNs now);
   void note(std::string peer, std::string words);
 
@@ -52,7 +55,7 @@ class Links final : public rdma::Handler, public service::Source {
   std::unique_ptr<rdma::BufferPool> pool_;  // Before the driver's device goes.
   Buffers buffers_;
   Node* node_ = nullptr;
-  std::uint16_t port_ = kPort;
+  std::uint16_t port_ = kPort, next_port_ = kLastPort;
   Output out_;
   std::deque<Incident> incidents_;
 };

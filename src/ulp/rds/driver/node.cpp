@@ -1,5 +1,6 @@
 #include "ulp/rds/driver/node.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <random>
@@ -178,6 +179,17 @@ void Node::on_time(TimeNs now) {
   broker_->on_time(now);
   broker_->flush();
   programs_->on_fragments();
+}
+
+std::uint64_t Node::activity() const {
+  std::uint64_t all = programs_->admitted();
+  for (const auto& [pair, peer] : broker_->peers()) all += peer->received + peer->connects;
+  return all + broker_->counters().pings;
+}
+
+bool Node::has_peers() const {
+  return std::ranges::any_of(broker_->peers(),
+                             [](const auto& one) { return one.second->state == Peer::State::up; });
 }
 
 nlohmann::json Node::status() const {

@@ -28,6 +28,9 @@ class Node final : public Outside, public rdma::Handler, private service::Source
 
   const Programs& programs() const { return *programs_; }
   bool is_idle() const { return programs_->count() == 0 && broker_->is_idle(); }
+  /// Grows with each program, and with each message of a peer.
+  std::uint64_t activity() const;
+  bool has_peers() const;
   void admit_no_more() { programs_->admit_no_more(); }
   /// Ends all queue pairs.
   void stop() { driver_->disconnect_all(loop_.now()); }

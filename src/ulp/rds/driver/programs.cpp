@@ -59,7 +59,8 @@ Result<void> Programs::open() {
   void* const page =
       mmap(nullptr, sizeof *page_, PROT_READ | PROT_WRITE, MAP_SHARED, page_file_.get(), 0);
   if (page == MAP_FAILED) return refuse_errno("mmap");
-  page_ = static_cast<local::SharedPage*>(page);
+  page_ = new (page) local::SharedPage;
+  page_->broker.begin();
   fcntl(page_file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
   auto listener = service::listen_at(path_);
   if (!listener) return std::unexpected(listener.error());
@@ -73,7 +74,7 @@ Programs::~Programs() {
   admit_no_more();
   for (const std::string& link : published_) unlink(link.c_str());
   loop_.remove(*this);
-  if (page_ != nullptr) munmap(page_, sizeof *page_);
+  if (page_ != nullptr) page_->broker.end(), munmap(page_, sizeof *page_);
   pool_.give_back(spare_);
 }
 

@@ -16,18 +16,19 @@
 namespace verbatim::ulp::rds {
 namespace {
 
-/// Ends a broker that nobody has asked for by `verbatim rds up`, when its last program has.
+/// Ends a broker that nobody has asked for by `verbatim rds up`, when its last program has and no
+/// peer sends anything.
 class Idleness final : public service::Source {
  public:
-  static constexpr TimeNs kPatience = 2 * kSecond;
+  static constexpr TimeNs kPatience = 2 * kSecond, kPatienceWithPeers = 10 * kSecond;
   Idleness(service::Loop& loop, Node& node) : loop_(loop), node_(node) { loop_.add(*this); }
   ~Idleness() { loop_.remove(*this); }
   TimeNs deadline() const override { return next_; }
   void on_time(TimeNs now) override {
-    const std::uint32_t admitted = node_.programs().admitted();  // Some come and go between looks.
-    if (!node_.is_idle() || admitted != admitted_) idle_since_ = now;
-    admitted_ = admitted;
-    if (elapsed(idle_since_, now) >= kPatience) {
+    const std::uint64_t activity = node_.activity();  // Of what comes and goes between looks.
+    if (!node_.is_idle() || activity != activity_) idle_since_ = now;
+    activity_ = activity;
+    if (elapsed(idle_since_, now) >= (node_.has_peers() ? kPatienceWithPeers : kPatience)) {
       node_.admit_no_more();  // A program that comes now finds the next broker.
       loop_.stop();
     }
@@ -37,7 +38,7 @@ class Idleness final : public service::Source {
  private:
   service::Loop& loop_;
   Node& node_;
-  std::uint32_t admitted_ = 0;
+  std::uint64_t activity_ = 0;
   TimeNs next_ = loop_.now();
   TimeNs idle_since_ = loop_.now();
 };

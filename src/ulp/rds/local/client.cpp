@@ -152,6 +152,16 @@ ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, voi
 
 ssize_t ask(int fd, Ask what, Answer& answer) { return ask(fd, {.ask = what}, nullptr, answer); }
 
+const SharedPage* open_page(int fd) {
+  Answer answer;
+  int file = -1;
+  if (ask(fd, {.ask = Ask::shared_page}, nullptr, answer, nullptr, 0, &file) < 0 || file < 0)
+    return nullptr;
+  void* const mapped = mmap(nullptr, sizeof(SharedPage), PROT_READ, MAP_SHARED, file, 0);
+  calls().close(file);
+  return mapped == MAP_FAILED ? nullptr : static_cast<const SharedPage*>(mapped);
+}
+
 bool to_address(const sockaddr* from, socklen_t length, Address& to) {
   const socklen_t least = from->sa_family == AF_INET6 ? sizeof to.ipv6 : sizeof to.ipv4;
   if (length < sizeof from->sa_family || length < least ||

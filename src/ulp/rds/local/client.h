@@ -50,6 +50,9 @@ int file_of(const iovec* pieces, std::size_t count);
 /// its broker calls the socket. Ends with `unmap`.
 Inbox* open_inbox(int fd, const Address& bound = {.ipv6 = {}}, std::uint64_t* number = nullptr);
 
+/// The page of the broker at `fd`, or null. It stays mapped.
+const SharedPage* open_page(int fd);
+
 struct Received {
   Head head;
   bool is_cut = false;  // The message was longer than its room.

@@ -36,7 +36,11 @@ std::uint32_t Inbox::used() const {
   return put_of(now) - taken_of(now);
 }
 
-Locked::Locked(Inbox& inbox) : inbox_(inbox) {
+constinit thread_local const Inbox* volatile Holding::held_ = nullptr;
+
+Locked::Locked(Inbox& inbox)
+    : inbox_(inbox), is_locked_(!Holding::is_held(inbox)), holding_(inbox) {
+  if (!is_locked_) return;
   constexpr timespec kNap{0, 100'000};
   while (!inbox.lock_soon()) nanosleep(&kNap, nullptr);
 }

@@ -58,7 +58,7 @@ class Inbox {
     Head head;
     std::size_t copied = 0;
   };
-  enum class Take : std::uint8_t { done, empty, broken };
+  enum class Take : std::uint8_t { done, empty, broken, busy };
   /// Requires the lock. Copies the first message's bytes into the pieces, as far as there is room.
   Take take(Taken& taken, const iovec* pieces, std::size_t count, bool stays);
 
@@ -77,16 +77,37 @@ class Inbox {
   alignas(64) std::array<std::byte, kCapacity> bytes_;
 };
 
-/// Takes the lock for a scope. Naps while the owner is stopped.
+/// Marks that this thread has the inbox's lock, or is about to take it: a signal's handler, which
+/// runs in the midst of that, must not wait for it.
+class Holding {
+ public:
+  explicit Holding(const Inbox& inbox) : before_(held_) { held_ = &inbox; }
+  ~Holding() { held_ = before_; }
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+  static bool is_held(const Inbox& inbox) { return held_ == &inbox; }
+
+ private:
+  static constinit thread_local const Inbox* volatile held_;
+  const Inbox* const before_;
+};
+
+/// Takes the lock for a scope. Naps while the owner is stopped. False: this thread has it already,
+/// below the signal's handler that runs.
 class Locked {
  public:
   explicit Locked(Inbox& inbox);
-  ~Locked() { inbox_.lock.unlock(); }
+  ~Locked() {
+    if (is_locked_) inbox_.lock.unlock();
+  }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
+  explicit operator bool() const { return is_locked_; }
 
  private:
   Inbox& inbox_;
+  const bool is_locked_;
+  const Holding holding_;
 };
 
 /// A new file for an inbox, or -1. The caller closes it.

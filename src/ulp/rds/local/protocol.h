@@ -6,13 +6,15 @@
 
 #include <netinet/in.h>
 
+#include "base/os/liveness.h"
+
 /// Between a program's RDS socket and the node's broker: packets of a SOCK_SEQPACKET socket of this
 /// machine, in its own byte order. The socket is the program's descriptor, so that poll, dup, fork
 /// and exec are the kernel's; all that belongs to it is the broker's. What comes for a program lies
 /// in its inbox (inbox.h), and its socket is readable while it does.
 namespace verbatim::ulp::rds::local {
 
-inline constexpr std::uint32_t kMagic = 0x56724405;  // With the version of this file.
+inline constexpr std::uint32_t kMagic = 0x56724406;  // With the version of this file.
 /// To the broker, longer messages lie in a file beside the packet: one of 1 MiB fits into no
 /// socket.
 inline constexpr std::uint32_t kInlineBytesMax = 128 << 10;
@@ -131,8 +133,9 @@ struct Answer {
 /// Where the broker of an address is found, beside all brokers' sockets: a symbolic link.
 inline constexpr const char* kAddressPrefix = "rds+";
 
-/// Read by programs.
+/// Read by programs, which cannot write to it.
 struct SharedPage {
+  Liveness broker;                          // Held by the broker's thread.
   std::atomic<std::uint32_t> is_congested;  // Not 0: a port of somebody is. Ask before you send.
   std::atomic<std::uint32_t> is_shared;     // Programs may use each other's inboxes.
 };

@@ -28,6 +28,7 @@ Inbox::Take take(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, b
   Inbox::Take result{};
   {
     const Locked locked(inbox);
+    if (!locked) return Inbox::Take::busy;
     result = inbox.take(taken, pieces, count, stays);
     if (inbox.is_empty()) silence(fd, inbox);
   }
@@ -112,6 +113,7 @@ ssize_t receive(int fd, Inbox& inbox, const iovec* pieces, std::size_t count, in
     Inbox::Taken taken;
     const auto result = take(fd, inbox, pieces, count, (flags & MSG_PEEK) != 0, taken);
     if (result == Inbox::Take::broken) return fail(ENETDOWN);
+    if (result == Inbox::Take::busy) return fail(EAGAIN);  // Also of one that may wait: for itself.
     if (result == Inbox::Take::done) {
       received.head = taken.head;
       received.is_cut = taken.copied < taken.head.bytes;

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "service/daemon.h"
-#include "ulp/rdma/buffer_pool.h"
 #include "ulp/rpcrdma/gateway/ganesha.h"
+#include "ulp/rpcrdma/gateway/piece_memory.h"
 #include "ulp/rpcrdma/gateway/relay.h"
 #include "ulp/tcp/node_addresses.h"
 
@@ -19,38 +19,13 @@ namespace {
 constexpr std::uint16_t kNfsPort = 2049, kRdmaPort = 20049;  // "nfs", "nfsrdma" of IANA.
 constexpr std::uint32_t kReceives = 4096;
 constexpr std::uint32_t kHeaders = 1024;
-constexpr std::uint32_t kSmallPieces = 512, kLargePieces = 512;  // Of each pool.
+/// Less than others: what is waited for has a server over TCP behind it.
+constexpr TimeNs kSpin = 10 * kMicrosecond;
+/// Of a stream, until it is known what comes: a record's beginning, or some short ones.
+constexpr std::uint32_t kMessageBytes = 16 << 10;
 
 struct Settings {
   std::string listen, to, folder;
-};
-
-/// Registered pieces, with the rights that peers have.
-class Memory {
- public:
-  Result<void> open(const rdma::Device& device, int rights) {
-    // One region for both sizes: its key goes to the peer.
-    auto made = rdma::BufferPool::create(device, kLargePieces + kSmallPieces / kSmallInLarge,
-                                         kLargePiece, rights);
-    if (!made) return std::unexpected(made.error());
-    buffers_ = std::move(*made);
-    std::vector<Slice> all(buffers_->count()), small;
-    buffers_->take(all);
-    while (all.size() > kLargePieces) {
-      for (std::uint32_t i = 0; i < kSmallInLarge; ++i)
-        small.push_back({all.back().data + i * kSmallPiece, kSmallPiece, all.back().local_key});
-      all.pop_back();
-    }
-    pool_.emplace(small, all);
-    return {};
-  }
-  PiecePool& pool() { return *pool_; }
-  MemoryKey key() const { return buffers_->region().remote_key(); }
-
- private:
-  static constexpr std::uint32_t kSmallInLarge = kLargePiece / kSmallPiece;
-  std::optional<rdma::BufferPool> buffers_;
-  std::optional<PiecePool> pool_;
 };
 
 /// The gateway of one process: everything is made before it serves, and ends with it.
@@ -103,7 +78,8 @@ class NfsService {
                                                  .receives = kReceives,
                                                  .receive_bytes = kInlineBytes,
                                                  .headers = kHeaders,
-                                                 .header_bytes = kInlineBytes});
+                                                 .header_bytes = kInlineBytes,
+                                                 .spin = kSpin});
     if (!driver) return std::unexpected(driver.error());
     rdma_ = std::move(*driver);
     // A client's peer moves the data: by READ of calls, and WRITE of replies.
@@ -115,12 +91,10 @@ class NfsService {
         *relay_, loop,
         tcp::Driver::Options{.first_number = Relay::kFirstStream,
                              .first_listener = Relay::kFirstStreamListener,
-                             .connector = ganesha_.get()});
-    relay_->use({.rdma = *rdma_,
-                 .tcp = *tcp_,
-                 .pools = {records_.pool(), chunks_.pool()},
-                 .records_key = records_.key(),
-                 .chunks_key = chunks_.key()});
+                             .connector = ganesha_.get(),
+                             .placer = relay_.get(),
+                             .message_bytes = kMessageBytes});
+    relay_->use({.rdma = *rdma_, .tcp = *tcp_, .pools = {records_.pool(), chunks_.pool()}});
     return {};
   }
 
@@ -129,7 +103,7 @@ class NfsService {
   std::unique_ptr<Ganesha> ganesha_;
   std::unique_ptr<Relay> relay_;
   std::unique_ptr<rdma::Driver> rdma_;
-  Memory records_, chunks_;
+  PieceMemory records_, chunks_;
   std::unique_ptr<tcp::Driver> tcp_;
 };
 

@@ -164,10 +164,7 @@ void Relay::begin_server(Pair& pair) {
 void Relay::begin_client(Pair& pair, const rdma::Established& established) {
   pair.facts = facts_of(established.private_data);
   pair.engine = std::make_unique<ClientConnection>(
-      ClientConnection::Options{.limits = limits_with(pair.facts),
-                                .records_key = ground_->records_key,
-                                .chunks_key = ground_->chunks_key,
-                                .calls_max = pair.credits},
+      ClientConnection::Options{.limits = limits_with(pair.facts), .calls_max = pair.credits},
       ground_->pools);
 }
 
@@ -210,6 +207,24 @@ void Relay::read_records(Pair& pair, TimeNs now) {
         carry_out(pair, now);
     }
   }
+}
+
+/// In the record that comes, so that it lies there at once from where RDMA takes it.
+std::span<const Slice> Relay::place_of(ConnectionId stream) {
+  Pair* const pair = find(stream);
+  if (pair == nullptr || pair->engine == nullptr || !pair->engine->takes_records()) return {};
+  return pair->records.place();
+}
+
+void Relay::on_placed(ConnectionId stream, std::uint32_t bytes, TimeNs now) {
+  Pair& pair = *find(stream);
+  if (pair.records.on_placed(bytes) == RecordStream::Step::record) {
+    pair.engine->on_record(pair.records.take(), out_);
+  } else if (const auto record = pair.records.coming(); !record.empty()) {
+    pair.engine->on_part(record, pair.records.filled(), out_);
+  }
+  carry_out(pair, now);
+  serve_waiting(now);
 }
 
 void Relay::on_done(ConnectionId connection, Tag tag, CompletionStatus status, TimeNs now,

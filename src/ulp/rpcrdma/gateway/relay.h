@@ -23,7 +23,7 @@ namespace verbatim::ulp::rpcrdma {
 ///     role      a peer connects by    this side connects by    engine
 ///     server    RDMA                  TCP                      ServerConnection
 ///     client    TCP                   RDMA                     ClientConnection
-class Relay final : public rdma::Handler {
+class Relay final : public rdma::Handler, public tcp::Placer {
  public:
   enum class Role : std::uint8_t { server, client };
   struct Options {
@@ -36,7 +36,6 @@ class Relay final : public rdma::Handler {
     rdma::Driver& rdma;
     tcp::Driver& tcp;
     Pools pools;
-    MemoryKey records_key{}, chunks_key{};
   };
   static constexpr std::uint32_t kFirstStream = 4096;        // Numbers of TCP connections,
   static constexpr std::uint32_t kFirstStreamListener = 64;  // and listeners.
@@ -65,6 +64,8 @@ class Relay final : public rdma::Handler {
   void on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status, TimeNs now,
                WorkList& work) override;
   void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override;
+  std::span<const Slice> place_of(rdma::ConnectionId stream) override;
+  void on_placed(rdma::ConnectionId stream, std::uint32_t bytes, TimeNs now) override;
 
   Pair* find(rdma::ConnectionId connection);
   std::string refusal_of(const Meeting& meeting) const;

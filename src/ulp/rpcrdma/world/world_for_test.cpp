@@ -37,31 +37,29 @@ std::uint32_t word_of(const Bytes& message, std::size_t index) {
 
 }  // namespace
 
-World::Memory::Memory(std::size_t large) : bytes(large * kLargePiece + 8 * kSmallPiece) {
+World::Memory::Memory(std::size_t large, MemoryKey remote)
+    : bytes(large * kLargePiece + 8 * kSmallPiece) {
   std::vector<Slice> small_pieces, large_pieces;
   for (std::size_t i = 0; i < large; ++i)
     large_pieces.push_back({bytes.data() + i * kLargePiece, kLargePiece, {}});
   for (std::size_t i = 0; i < 8; ++i)
     small_pieces.push_back({bytes.data() + large * kLargePiece + i * kSmallPiece, kSmallPiece, {}});
-  pool.emplace(small_pieces, large_pieces);
+  pool.emplace(small_pieces, large_pieces, std::vector<PiecePool::Keys>{{{}, remote}});
   free_at_first = pool->free_count();
 }
 
 World::World(std::uint64_t seed, const Options& options) : random_(seed), options_(options) {
   for (Side* const side : {&client_, &server_}) {
-    side->records = std::make_unique<Memory>(options.large_pieces);
-    side->chunks = std::make_unique<Memory>(options.large_pieces);
+    side->records = std::make_unique<Memory>(options.large_pieces, kRecordsKey);
+    side->chunks = std::make_unique<Memory>(options.large_pieces, kChunksKey);
   }
   connect();
 }
 
 void World::connect() {
-  client_.engine =
-      std::make_unique<ClientConnection>(ClientConnection::Options{.limits = options_.limits,
-                                                                   .records_key = kRecordsKey,
-                                                                   .chunks_key = kChunksKey,
-                                                                   .calls_max = 16},
-                                         Pools{*client_.records->pool, *client_.chunks->pool});
+  client_.engine = std::make_unique<ClientConnection>(
+      ClientConnection::Options{.limits = options_.limits, .calls_max = 16},
+      Pools{*client_.records->pool, *client_.chunks->pool});
   server_.engine = std::make_unique<ServerConnection>(
       ServerConnection::Options{.limits = options_.limits,
                                 .peer_takes_invalidation = false,
@@ -239,6 +237,11 @@ void World::feed(Side& side) {
     if (step == RecordStream::Step::too_long) return fail("too long");
     if (step != RecordStream::Step::record) continue;
     side.engine->on_record(side.stream->take(), output_);
+    carry_out(side);
+  }
+  if (const auto record = side.stream->coming(); !record.empty()) {
+    side.engine->on_part(record, side.stream->filled(), output_);
+    early_ += output_.rdma.size();
     carry_out(side);
   }
   side.in.erase(side.in.begin(),

@@ -36,10 +36,12 @@ class World {
   const std::vector<std::string>& violations() const { return violations_; }
   std::uint64_t answered() const { return answered_; }
   std::uint64_t moved() const { return moved_; }
+  /// WRITEs of replies that were not whole yet.
+  std::uint64_t early() const { return early_; }
 
  private:
   struct Memory {
-    explicit Memory(std::size_t large);
+    Memory(std::size_t large, MemoryKey remote);
     std::vector<std::byte> bytes;
     std::optional<PiecePool> pool;
     std::size_t free_at_first = 0;
@@ -87,7 +89,7 @@ class World {
   std::deque<std::uint32_t> to_answer_;  // The server has them.
   std::uint32_t last_xid_ = 0, last_receive_ = 0;
   std::vector<std::string> violations_;
-  std::uint64_t answered_ = 0, moved_ = 0;
+  std::uint64_t answered_ = 0, moved_ = 0, early_ = 0;
 };
 
 }  // namespace verbatim::ulp::rpcrdma
