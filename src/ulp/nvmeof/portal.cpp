@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint8_t kWaitsForEver = 7;  // RNR retry.
 constexpr std::uint32_t kReadsMax = 16;
+/// A send queue has memory for all of its requests' slices. What has more takes several requests.
+constexpr std::uint32_t kSlices = 4;
 
 std::string words_of(QueueRejection why, const QueueRequest& request, const Meeting& meeting,
                      const Limits& limits) {
@@ -54,7 +56,7 @@ storage::Verdict Portal::on_meeting(const Meeting& meeting, TimeNs) {
       .sizes = {.sends = 2 * request->commands,
                 .receives = request->commands,
                 .receive_bytes = target_.limits().capsule_bytes,
-                .send_slices = 16,
+                .send_slices = kSlices,
                 .inline_bytes = Completion::kSize,
                 .reads_in_flight = kReadsMax},
       .replaces = {}};

@@ -55,9 +55,11 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs) {
     return Rejection{
         to_private_data(encode(LoginReject{.reason = refusal.reason, .tag = request->tag})),
         fmt::format("{} (reason {:#x})", refusal.words, raw(refusal.reason))};
-  storage::Accept accept{.sizes = {.sends = 256,
+  // Most commands need a WRITE and a response. A send queue has memory for all of its slices.
+  storage::Accept accept{.sizes = {.sends = 2u * ports_.limits().requests + 16u,
                                    .receives = ports_.limits().requests + Channel::kAnswers,
-                                   .receive_bytes = ports_.limits().request_bytes}};
+                                   .receive_bytes = ports_.limits().request_bytes,
+                                   .send_slices = 4}};
   LoginResponse response{.request_limit = ports_.limits().requests,
                          .tag = request->tag,
                          .request_bytes = ports_.limits().request_bytes,
