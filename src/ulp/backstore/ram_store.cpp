@@ -34,6 +34,10 @@ class DeviceRegistrar final : public Registrar {
   std::unordered_map<MemoryKey, rdma::Region> regions_;
 };
 
+bool is_zero(std::span<const std::byte> data) {
+  return data[0] == std::byte{} && std::memcmp(data.data(), &data[1], data.size() - 1) == 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RamStore>> RamStore::create(const rdma::Device& device, std::uint64_t bytes,
@@ -182,16 +186,19 @@ void RamStore::clear(const storage::Clear& request, Answers& to) {
   to.on_stored(request.tag, StoreStatus::done);
 }
 
-/// Of one extent. If it is all of it, its pages are the kernel's again.
+/// Of one extent. If nothing else is left in it, its pages are the kernel's again. What is cleared
+/// piece by piece is looked at with its last one.
 void RamStore::clear_part(std::uint64_t offset, std::uint64_t bytes) {
   Extent& extent = extent_at(offset);
   if (!extent.key) return;
-  const auto part = memory_.subspan(offset, bytes);
-  if (extent.lent > 0 || bytes < memory_of(offset >> extent_shift_).size())
-    return static_cast<void>(std::ranges::fill(part, std::byte{}));
+  const auto part = memory_.subspan(offset, bytes), whole = memory_of(offset >> extent_shift_);
+  const bool is_whole = bytes == whole.size();
+  const bool is_last = &part.back() == &whole.back();
+  if (extent.lent > 0 || !is_whole) std::ranges::fill(part, std::byte{});
+  if (extent.lent > 0 || !is_last || (!is_whole && !is_zero(whole))) return;
   registrar_->remove(*std::exchange(extent.key, std::nullopt));
   --written_;
-  madvise(part.data(), part.size(), MADV_DONTNEED);
+  madvise(whole.data(), whole.size(), MADV_DONTNEED);
 }
 
 }  // namespace verbatim::ulp::backstore

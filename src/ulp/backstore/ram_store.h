@@ -26,7 +26,9 @@ class Registrar {
 ///
 ///     never written   reads are lent zeroes, of one piece for all; takes no memory
 ///     written         its own pages
-///     cleared whole   as never written, unless a part of it is lent just then
+///     cleared whole   as never written, unless a part of it is lent just then; also piece by
+///     piece,
+///                     in the order of the pieces
 class RamStore final : public Store {
  public:
   static constexpr std::uint64_t kExtentBytesMin = 2 << 20, kExtentsMax = 8192;

@@ -178,6 +178,18 @@ TEST_F(RamStoreTest, WhatIsLentStaysWhenItIsCleared) {
   EXPECT_EQ(store->written(), 0u);
 }
 
+TEST_F(RamStoreTest, WhatIsClearedPieceByPieceIsGivenBackWithTheLastOne) {
+  make(2 * kExtent);
+  for (const std::uint64_t at : {std::uint64_t{0}, kExtent - 512}) fill(at, 512, 'a');
+  EXPECT_EQ(clear(1 << 20, kExtent - (1 << 20)), StoreStatus::done);
+  EXPECT_EQ(store->written(), 1u) << "its first block is there";
+  EXPECT_TRUE(is(0, 512, 'a'));
+  EXPECT_EQ(clear(0, 1 << 20), StoreStatus::done);
+  EXPECT_EQ(clear(1 << 20, kExtent - (1 << 20)), StoreStatus::done);
+  EXPECT_EQ(store->written(), 0u);
+  EXPECT_TRUE(is(0, kExtent, 0));
+}
+
 TEST_F(RamStoreTest, SaysThatThereIsNoMemoryLeft) {
   make(4 * kExtent);
   keys.most = 2;
