@@ -137,9 +137,9 @@ def tgt(testbed, seconds):
     with open(disk, "wb") as file:
         file.truncate(256 << 20)
     testbed.set_variables("a", TGT_IPC_SOCKET=f"{testbed.folder}/tgt")
-    # Its iSCSI by TCP needs a place of its own, outside of our node.
-    server = testbed.start("a", ["tgtd", "-f", "-C", str(port), "--iscsi", f"portal=127.0.0.1:{testbed.free_port()}",
-                                 "--iser", f"port={port}"])
+    # Its iSCSI by TCP needs a place of its own, outside of our node. By iSER it has the usual port: tgtd refuses any that is
+    # said if errno is not 0 when it begins.
+    server = testbed.start("a", ["tgtd", "-f", "-C", str(port), "--iscsi", f"portal=127.0.0.1:{testbed.free_port()}"])
     target = f"tgtadm -C {port} --lld iser --op"
     steps = ("show --mode sys", f"new --mode target --tid 1 -T {IQN}", f"new --mode logicalunit --tid 1 --lun 1 -b {disk}",
              "bind --mode target --tid 1 -I ALL", f"bind --mode target --tid 1 -Q {INITIATOR}")
@@ -150,7 +150,7 @@ def tgt(testbed, seconds):
 
     for step in steps:
         wait_until(lambda step=step: done(step), 30, f"tgtadm {step}")
-    url = f"iser://{testbed.address('a')}:{port}/{IQN}/1"
+    url = f"iser://{testbed.address('a')}:3260/{IQN}/1"
     wait_until(lambda: testbed.start("b", ["iscsi-inq", "-i", INITIATOR, url]).wait(60) == 0, 60, "tgtd's first login")
     figures = iscsi_perf(testbed, url, server.process.pid, seconds)
     server.kill()
@@ -166,7 +166,8 @@ def nbdkit(testbed, seconds):
         before = cpu_seconds(server.pid)
         words = ["fio", "--name=x", "--ioengine=nbd", f"--uri=nbd://127.0.0.1:{port}", "--rw=randread", "--bs=4k",
                  "--iodepth=32", f"--runtime={seconds}", "--time_based", f"--size={DISK}", "--output-format=json"]
-        found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)["jobs"][0]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        found = json.loads(told[told.index("{"):])["jobs"][0]
         processor = cpu_seconds(server.pid) - before + (found["usr_cpu"] + found["sys_cpu"]) / 100 * seconds
         return Figures(max(found["read"]["total_ios"], 1), found["read"]["runtime"] / 1000, processor)
     finally:
@@ -236,7 +237,7 @@ def measure_once(options, name, path, measure):
     try:
         with Testbed(options) as testbed:
             return measure(testbed)
-    except (SystemExit, Failure, OSError, subprocess.SubprocessError) as error:
+    except (SystemExit, Failure, OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"{name}: failed: {error}", file=sys.stderr, flush=True)
         return None
 

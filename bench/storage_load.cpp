@@ -31,6 +31,8 @@ using ulp::disk::Disk;
 using ulp::storage::Channel;
 
 constexpr std::uint32_t kReceiveBytes = 76 + 8192;
+/// The disk is filled by so many writes of this size at a time.
+constexpr std::uint32_t kFillDepth = 16, kFillBytes = 64 << 10;
 
 [[noreturn]] void fail(const std::string& words) {
   fmt::print(stderr, "bench_storage: {}\n", words);
@@ -39,7 +41,8 @@ constexpr std::uint32_t kReceiveBytes = 76 + 8192;
 
 struct Options {
   std::string url;
-  std::uint32_t disks = 1, depth = 1, buffer_bytes = 4096;
+  std::uint32_t disks = 1, depth = 1;
+  std::uint32_t buffers = 1, buffer_bytes = 4096;  // Of a disk.
   TimeNs spin = kNever;
 };
 
@@ -60,8 +63,8 @@ class Client final : ulp::rdma::Handler {
     constexpr int kRights =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     const std::uint32_t bytes = std::max(options.buffer_bytes, ulp::storage::kScratchBytes);
-    auto pool = ulp::rdma::BufferPool::create(driver_->device(),
-                                              options.disks * (options.depth + 1), bytes, kRights);
+    auto pool = ulp::rdma::BufferPool::create(
+        driver_->device(), options.disks * (options.buffers + 1), bytes, kRights);
     if (!pool) fail(pool.error().text);
     pool_ = std::move(*pool);
     auto own = ulp::rdma::BufferPool::create(driver_->device(), options.depth, options.buffer_bytes,
@@ -151,17 +154,17 @@ class Client final : ulp::rdma::Handler {
     if (!target) fail(target.error().text);
     mount->target = std::move(*target);
     const auto memory = [&](std::uint32_t i) {
-      return ulp::storage::PeerMemory{pool_->at(index * (options_.depth + 1) + i),
+      return ulp::storage::PeerMemory{pool_->at(index * (options_.buffers + 1) + i),
                                       pool_->region().remote_key()};
     };
-    ulp::storage::PeerMemory scratch = memory(options_.depth);
+    ulp::storage::PeerMemory scratch = memory(options_.buffers);
     scratch.here.bytes = ulp::storage::kScratchBytes;
     Disk::Settings settings{
         .new_session = [&at = mount->target,
                         own = ulp::disk::OwnSide{.scratch = scratch,
                                                  .guid = self.session}] { return at.begin(own); },
         .buffers = {}};
-    for (std::uint32_t i = 0; i < options_.depth; ++i) settings.buffers.push_back(memory(i));
+    for (std::uint32_t i = 0; i < options_.buffers; ++i) settings.buffers.push_back(memory(i));
     mount->disk = std::make_unique<Disk>(std::move(settings), *mount);
     Disk& disk = *mount->disk;
     mounts_.push_back(std::move(mount));
@@ -286,7 +289,8 @@ int run(int argc, char** argv) {
     const bool polls = std::string(argv[6]) == "always";
     Client client({.url = argv[2],
                    .depth = depth,
-                   .buffer_bytes = bytes,
+                   .buffers = std::max(depth, kFillDepth),
+                   .buffer_bytes = std::max(bytes, kFillBytes),
                    .spin = polls ? kNever : number(argv[6]) * kMicrosecond});
     fill(client);
     load(client, depth, bytes, std::atof(argv[5]));
