@@ -33,8 +33,8 @@ LOADS = (
 )
 ON_THE_WIRE = ("4 KiB, depth 128, polling, RoCE on the wire", 128, 4096, "always")
 TGT, NBDKIT = "libiscsi on tgt, iser, 4 KiB, depth 32", "fio on nbdkit's memory, TCP, 4 KiB, depth 32"
-# "as tgtd with libiscsi": a ConnectX-4 (published); bytes of the posted receives of an iSER connection.
-PUBLISHED, WINDOW = 158_000, 68 * 8192
+PUBLISHED = 158_000  # Reads a second of tgt with libiscsi on a ConnectX-4.
+BYTES_MAX = {"nvme": 65536, "iser": 68 * 8192, "srp": 65536}  # Of an idle connection. iSER: its posted window.
 HEADING = "\n## Storage over RDMA\n"
 HEAD = """Written by `bench/storage.py --write` on {processors} processors, {rounds} rounds, load {load:.0f}. A disk of 256 MiB
 in memory that was written before, random reads, our initiators (`src/ulp/disk`, one thread) and our target (one
@@ -273,7 +273,7 @@ class Aims:
         self.add("iser on the wire beside tgt with libiscsi on a ConnectX-4 (published)",
                  [r / PUBLISHED for r in self.some(rate, f"iser, {ON_THE_WIRE[0]}")], 1, True, "at least 1 ×")
         for way, one in idle.items():
-            most = WINDOW if way == "iser" else 65536
+            most = BYTES_MAX[way]
             self.add(f"{way}: KiB of a connection that is idle, of {one.count}", [one.bytes / 1024], most / 1024, False,
                      f"at most {most // 1024}")
 

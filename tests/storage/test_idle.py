@@ -8,10 +8,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "programs"), os.path.join(HERE, "..", "..", "bench")]
 
-from storage import WAYS, Idle
+from storage import BYTES_MAX, WAYS, Idle
 from testbed import Failure, Testbed, option_parser
-
-BYTES_MAX = 65536
 
 
 def main():
@@ -24,8 +22,8 @@ def main():
             wanted = options.sessions * (2 if way == "nvme" else 1)
             if found.count != wanted:
                 raise Failure(f"{way}: {found.count} connections, not {wanted}")
-            if not options.preload and found.bytes > BYTES_MAX:
-                raise Failure(f"{way}: an idle connection costs {found.bytes:.0f} bytes, {BYTES_MAX} at most")
+            if not options.preload and found.bytes > BYTES_MAX[way]:
+                raise Failure(f"{way}: an idle connection costs {found.bytes:.0f} bytes, {BYTES_MAX[way]} at most")
         print(f"passed: {way}, {found.bytes:.0f} bytes a connection, {found.left:.0f} when they were killed", flush=True)
 
 
