@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -30,6 +31,8 @@ using ulp::disk::Disk;
 using ulp::storage::Channel;
 
 constexpr std::uint32_t kReceiveBytes = 76 + 8192;
+/// The disk is filled by so many writes of this size at a time.
+constexpr std::uint32_t kFillDepth = 16, kFillBytes = 64 << 10;
 
 [[noreturn]] void fail(const std::string& words) {
   fmt::print(stderr, "bench_storage: {}\n", words);
@@ -38,7 +41,8 @@ constexpr std::uint32_t kReceiveBytes = 76 + 8192;
 
 struct Options {
   std::string url;
-  std::uint32_t disks = 1, depth = 1, buffer_bytes = 4096;
+  std::uint32_t disks = 1, depth = 1;
+  std::uint32_t buffers = 1, buffer_bytes = 4096;  // Of a disk.
   TimeNs spin = kNever;
 };
 
@@ -46,14 +50,11 @@ struct Options {
 class Client final : ulp::rdma::Handler {
  public:
   explicit Client(const Options& options) : options_(options) {
-    auto target = ulp::disk::parse_target(options.url, ulp::disk::own_identity());
-    if (!target) fail(target.error().text);
-    target_ = std::move(*target);
     auto loop = service::Loop::create();
     if (!loop) fail(loop.error().text);
     loop_ = std::move(*loop);
     auto driver = ulp::rdma::Driver::create(*this, {.connections_max = 4 * options.disks + 16,
-                                                    .receives = 64 * options.disks + 256,
+                                                    .receives = 4 * options.disks + 256,
                                                     .receive_bytes = kReceiveBytes,
                                                     .header_bytes = 2048,
                                                     .spin = options.spin});
@@ -62,10 +63,14 @@ class Client final : ulp::rdma::Handler {
     constexpr int kRights =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     const std::uint32_t bytes = std::max(options.buffer_bytes, ulp::storage::kScratchBytes);
-    auto pool = ulp::rdma::BufferPool::create(driver_->device(),
-                                              options.disks * (options.depth + 1), bytes, kRights);
+    auto pool = ulp::rdma::BufferPool::create(
+        driver_->device(), options.disks * (options.buffers + 1), bytes, kRights);
     if (!pool) fail(pool.error().text);
     pool_ = std::move(*pool);
+    auto own = ulp::rdma::BufferPool::create(driver_->device(), options.depth, options.buffer_bytes,
+                                             kRights);
+    if (!own) fail(own.error().text);
+    own_ = std::move(*own);
     if (auto attached = driver_->attach(*loop_); !attached) fail(attached.error().text);
     for (std::uint32_t i = 0; i < options.disks; ++i) open_disk(i);
   }
@@ -86,17 +91,23 @@ class Client final : ulp::rdma::Handler {
         one->disk->on_end(channel, "not connected", loop_->now());
       if (one->disk->deadline() <= loop_->now()) one->disk->on_time(loop_->now());
     }
+    serve();
+  }
+  /// Registered memory of `buffer_bytes`: as many as the depth.
+  ulp::storage::PeerMemory own_memory(std::uint32_t index) const {
+    return {own_->at(index), own_->region().remote_key()};
   }
   Disk& disk(std::size_t index = 0) { return *mounts_[index]->disk; }
   TimeNs now() const { return loop_->now(); }
-  std::vector<Ask*> answered;
+  /// Called with what is answered, which it may ask again, as soon as the disk has returned.
+  std::function<void(Ask&)> on_answered = [](Ask&) {};
 
  private:
   struct Mount final : ulp::disk::Outside {
     explicit Mount(Client& owner) : client(owner) {}
     void connect(const ulp::storage::ConnectRequest& request) override {
       const auto connection = client.driver_->connect(
-          client.target_.place, {.sizes = request.sizes, .private_data = request.private_data});
+          target.place, {.sizes = request.sizes, .private_data = request.private_data});
       if (!connection) return not_connected.push_back(request.channel);
       connections[static_cast<std::size_t>(request.channel)] = *connection;
       client.places_[*connection] = {this, request.channel};
@@ -109,10 +120,11 @@ class Client final : ulp::rdma::Handler {
       if (const auto& one = connections[static_cast<std::size_t>(channel)])
         client.driver_->disconnect(*one, "", client.loop_->now());
     }
-    void on_answered(Ask& ask) override { client.answered.push_back(&ask); }
+    void on_answered(Ask& ask) override { client.answered_.push_back(&ask); }
     void tell(const std::string& line) override { fmt::print(stderr, "{}\n", line); }
 
     Client& client;
+    ulp::disk::Target target;
     std::array<std::optional<ulp::rdma::ConnectionId>, ulp::storage::kChannelsMax> connections;
     std::vector<Channel> not_connected;
     std::unique_ptr<Disk> disk;
@@ -122,23 +134,37 @@ class Client final : ulp::rdma::Handler {
     Channel channel{};
   };
 
+  void serve() {
+    while (!answered_.empty()) {
+      Ask& ask = *answered_.back();
+      answered_.pop_back();
+      on_answered(ask);
+    }
+  }
   template <typename Is>
   bool all(Is is) const {
     return std::ranges::all_of(mounts_, [&](const auto& one) { return is(*one); });
   }
+  /// Each is an initiator of its own: a second login of the same one ends the first.
   void open_disk(std::uint32_t index) {
     auto mount = std::make_unique<Mount>(*this);
+    ulp::disk::Identity self = identity_;
+    self.session += index;
+    auto target = ulp::disk::parse_target(options_.url, self);
+    if (!target) fail(target.error().text);
+    mount->target = std::move(*target);
     const auto memory = [&](std::uint32_t i) {
-      return ulp::storage::PeerMemory{pool_->at(index * (options_.depth + 1) + i),
+      return ulp::storage::PeerMemory{pool_->at(index * (options_.buffers + 1) + i),
                                       pool_->region().remote_key()};
     };
-    ulp::storage::PeerMemory scratch = memory(options_.depth);
+    ulp::storage::PeerMemory scratch = memory(options_.buffers);
     scratch.here.bytes = ulp::storage::kScratchBytes;
     Disk::Settings settings{
-        .new_session =
-            [this, own = ulp::disk::OwnSide{.scratch = scratch}] { return target_.begin(own); },
+        .new_session = [&at = mount->target,
+                        own = ulp::disk::OwnSide{.scratch = scratch,
+                                                 .guid = self.session}] { return at.begin(own); },
         .buffers = {}};
-    for (std::uint32_t i = 0; i < options_.depth; ++i) settings.buffers.push_back(memory(i));
+    for (std::uint32_t i = 0; i < options_.buffers; ++i) settings.buffers.push_back(memory(i));
     mount->disk = std::make_unique<Disk>(std::move(settings), *mount);
     Disk& disk = *mount->disk;
     mounts_.push_back(std::move(mount));
@@ -157,12 +183,15 @@ class Client final : ulp::rdma::Handler {
   ulp::ReceiveUse on_message(ulp::rdma::ConnectionId id, const ulp::Message& message, TimeNs now,
                              ulp::WorkList&) override {
     const auto [mount, channel] = places_[id];
-    return mount->disk->on_message(channel, message, now);
+    const ulp::ReceiveUse use = mount->disk->on_message(channel, message, now);
+    serve();
+    return use;
   }
   void on_done(ulp::rdma::ConnectionId id, ulp::Tag tag, CompletionStatus status, TimeNs now,
                ulp::WorkList&) override {
     const auto [mount, channel] = places_[id];
     mount->disk->on_done(channel, tag, status, now);
+    serve();
   }
   void on_end(ulp::rdma::ConnectionId id, const ulp::rdma::End& end, TimeNs now) override {
     const auto [mount, channel] = places_[id];
@@ -172,10 +201,11 @@ class Client final : ulp::rdma::Handler {
   }
 
   const Options options_;
-  ulp::disk::Target target_;
+  const ulp::disk::Identity identity_ = ulp::disk::own_identity();
   std::unique_ptr<service::Loop> loop_;
   std::unique_ptr<ulp::rdma::Driver> driver_;
-  std::optional<ulp::rdma::BufferPool> pool_;
+  std::optional<ulp::rdma::BufferPool> pool_, own_;
+  std::vector<Ask*> answered_;
   std::vector<std::unique_ptr<Mount>> mounts_;
   std::unordered_map<ulp::rdma::ConnectionId, Place> places_;
 };
@@ -189,10 +219,29 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
+/// What a disk in memory was never given takes none, and would be read from one page of zeroes.
+void fill(Client& client) {
+  constexpr std::uint64_t kPart = 1 << 20;
+  std::vector<std::byte> memory(kPart, std::byte{0x5a});
+  const std::uint64_t bytes = client.disk().facts()->bytes;
+  for (std::uint64_t at = 0; at < bytes; at += kPart) {
+    Ask ask{.kind = Ask::Kind::write,
+            .offset = at,
+            .bytes = std::min(kPart, bytes - at),
+            .data = memory.data()};
+    bool is_answered = false;
+    client.on_answered = [&](Ask&) { is_answered = true; };
+    client.disk().ask(ask, client.now());
+    while (!is_answered) client.turn();
+    if (ask.error != 0) fail(std::strerror(ask.error));
+  }
+}
+
 /// Prints reads, seconds, and this side's processor seconds.
 void load(Client& client, std::uint32_t depth, std::uint32_t bytes, double seconds) {
   const std::uint64_t places = client.disk().facts()->bytes / bytes;
-  std::vector<std::byte> memory(std::size_t{depth} * bytes);
+  std::vector<ulp::storage::PeerMemory> memory;
+  for (std::uint32_t i = 0; i < depth; ++i) memory.push_back(client.own_memory(i));
   std::vector<Ask> asks(depth);
   std::mt19937_64 random(1);
   const auto ask = [&](Ask& one) {
@@ -201,22 +250,21 @@ void load(Client& client, std::uint32_t depth, std::uint32_t bytes, double secon
     one.is_answered = false;
     client.disk().ask(one, client.now());
   };
+  std::uint64_t done = 0;
+  client.on_answered = [&](Ask& one) {
+    if (one.error != 0) fail(std::strerror(one.error));
+    ++done;
+    ask(one);
+  };
   for (std::uint32_t i = 0; i < depth; ++i) {
     asks[i].kind = Ask::Kind::read;
     asks[i].bytes = bytes;
-    asks[i].data = &memory[std::size_t{i} * bytes];
+    asks[i].data = memory[i].data();
+    asks[i].registered = &memory[i];
     ask(asks[i]);
   }
-  std::uint64_t done = 0;
   const auto run_until = [&](TimeNs until) {
-    while (client.now() < until) {
-      client.turn();
-      for (Ask* const one : std::exchange(client.answered, {})) {
-        if (one->error != 0) fail(std::strerror(one->error));
-        ++done;
-        ask(*one);
-      }
-    }
+    while (client.now() < until) client.turn();
   };
   run_until(client.now() + 200 * kMillisecond);
   done = 0;
@@ -241,8 +289,10 @@ int run(int argc, char** argv) {
     const bool polls = std::string(argv[6]) == "always";
     Client client({.url = argv[2],
                    .depth = depth,
-                   .buffer_bytes = bytes,
+                   .buffers = std::max(depth, kFillDepth),
+                   .buffer_bytes = std::max(bytes, kFillBytes),
                    .spin = polls ? kNever : number(argv[6]) * kMicrosecond});
+    fill(client);
     load(client, depth, bytes, std::atof(argv[5]));
     std::_Exit(0);  // What is under way is the target's to end.
   }

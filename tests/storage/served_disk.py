@@ -27,7 +27,7 @@ class NbdDisk:
 
     def qemu_io(self, *commands):
         """qemu-io's own status does not tell of a pattern that is wrong."""
-        output = self.run("qemu-io", "-f", "raw", *(word for one in commands for word in ("-c", one)), "URI")
+        output = self.run("qemu-io", "-f", "raw", "-d", "unmap", *(word for one in commands for word in ("-c", one)), "URI")
         if "failed" in output or "error" in output:
             raise Failure(f"qemu-io {commands}:\n{output}")
 
@@ -68,6 +68,15 @@ class NbdDisk:
         loses_and_brings_back()
         load.expect_success(SECONDS)
         self.run(*self.fio("--bs=4k", "--size=4M", "--verify=crc32c", "--verify_state_save=0"))
+
+
+    def is_verified_over(self, happens):
+        """Under load; each write that was answered is read afterwards, in the order of writing."""
+        load = self.start(*self.fio("--bs=4k", "--size=16M", "--rate_iops=,1500", "--verify=crc32c", "--eta=always",
+                                    "--eta-newline=1"))
+        wait_until(lambda: "w=" in load.output() or load.ended(), SECONDS, "the load")
+        happens()
+        load.expect_success(SECONDS)
 
 
 class ServedDisk(NbdDisk):

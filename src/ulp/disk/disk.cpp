@@ -242,7 +242,7 @@ bool Disk::send_next(TimeNs now) {
       ask.bytes - ask.begun, has_data ? facts_->transfer_bytes_max : facts_->clear_bytes_max);
   piece.buffer = free_buffers_.back();
   free_buffers_.pop_back();
-  if (ask.kind == Ask::Kind::write)
+  if (ask.kind == Ask::Kind::write && ask.registered == nullptr)
     std::memcpy(settings_.buffers[piece.buffer].data(), ask.data + ask.begun, piece.bytes);
   ask.begun += piece.bytes;
   ++ask.open;
@@ -252,14 +252,23 @@ bool Disk::send_next(TimeNs now) {
   return false;
 }
 
+/// Its buffer, or its part of what the user has registered.
+storage::PeerMemory Disk::memory_of(const Piece& piece) const {
+  const Ask& ask = *piece.ask;
+  storage::PeerMemory memory =
+      ask.registered == nullptr ? settings_.buffers[piece.buffer] : *ask.registered;
+  if (ask.registered != nullptr) memory.here.data += piece.offset - ask.offset;
+  memory.here.bytes = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(settings_.buffers.front().bytes(), piece.bytes));
+  return memory;
+}
+
 bool Disk::send(Piece& piece, TimeNs now) {
-  storage::PeerMemory memory = settings_.buffers[piece.buffer];
-  memory.here.bytes = std::min(memory.here.bytes, static_cast<std::uint32_t>(piece.bytes));
   piece.is_sent = true;
   const bool is_taken = session_->on_request({.kind = piece.ask->kind,
                                               .offset = piece.offset,
                                               .bytes = piece.bytes,
-                                              .memory = memory,
+                                              .memory = memory_of(piece),
                                               .is_stable = piece.ask->is_stable,
                                               .may_discard = piece.ask->may_discard,
                                               .user = pieces_.tag_of(piece)},
@@ -282,7 +291,7 @@ void Disk::on_answer(const storage::DiskAnswer& answer, TimeNs now) {
 
 void Disk::finish(Piece& piece, int error) {
   Ask& ask = *piece.ask;
-  if (error == 0 && ask.kind == Ask::Kind::read)
+  if (error == 0 && ask.kind == Ask::Kind::read && ask.registered == nullptr)
     std::memcpy(ask.data + (piece.offset - ask.offset), settings_.buffers[piece.buffer].data(),
                 piece.bytes);
   if (ask.error == 0) ask.error = error;

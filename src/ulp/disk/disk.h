@@ -24,6 +24,9 @@ struct Ask {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::byte* data = nullptr;  // Of `read` and `write`.
+  /// Registered memory that begins at `data`: the target reads and writes it, and nothing is
+  /// copied.
+  const storage::PeerMemory* registered = nullptr;
   bool is_stable = false;
   bool may_discard = false;
 
@@ -117,6 +120,7 @@ class Disk {
   bool send_again(TimeNs now);
   bool send_next(TimeNs now);
   bool send(Piece& piece, TimeNs now);
+  storage::PeerMemory memory_of(const Piece& piece) const;
   void finish(Piece& piece, int error);
   void finish(Ask& ask);
   void fail_all();

@@ -103,6 +103,23 @@ TEST_F(DiskTest, RequestsAreCutIntoPieces) {
   EXPECT_EQ(ask.error, 0);
 }
 
+TEST_F(DiskTest, RegisteredMemoryIsNotCopied) {
+  disk_.begin(now_);
+  log_in();
+  std::vector<std::byte> data(8192);
+  const storage::PeerMemory registered{{data.data(), 8192, MemoryKey{7}}, MemoryKey{8}};
+  Ask ask{.kind = Kind::read, .bytes = 8192, .data = data.data(), .registered = &registered};
+  disk_.ask(ask, now_);
+  ASSERT_EQ(session_->requests.size(), 2u);
+  const storage::PeerMemory& second = session_->requests[1].memory;
+  EXPECT_EQ(second.here, (Slice{data.data() + 4096, 4096, MemoryKey{7}}));
+  EXPECT_EQ(second.remote_key, MemoryKey{8});
+  memory_.assign(memory_.size(), std::byte{1});
+  answer(), answer();
+  EXPECT_TRUE(ask.is_answered);
+  EXPECT_EQ(data, std::vector<std::byte>(8192)) << "a buffer was copied";
+}
+
 TEST_F(DiskTest, AnErrorIsTheRequestsAndEndsIt) {
   disk_.begin(now_);
   log_in();

@@ -55,6 +55,27 @@ TEST(Slots, ValuesAreFreshAndMayBeGivenBackWhileVisited) {
   EXPECT_EQ(*slots.take(), 0);
 }
 
+TEST(Slots, MakesValuesWhenTheyAreTakenForTheFirstTime) {
+  static int made = 0, alive = 0;
+  struct Counted {
+    Counted() { ++made, ++alive; }
+    Counted(const Counted&) { ++alive; }
+    Counted& operator=(const Counted&) = default;
+    ~Counted() { --alive; }
+  };
+  {
+    Slots<Counted> slots(1000);
+    EXPECT_EQ(made, 0);
+    Counted* const first = slots.take();
+    slots.take();
+    EXPECT_EQ(made, 2);
+    slots.give_back(*first);
+    EXPECT_EQ(slots.take(), first);
+    EXPECT_EQ(alive, 2);
+  }
+  EXPECT_EQ(alive, 0);
+}
+
 TEST(PrivateData, OfAMessageThatIsTooLongIsCut) {
   const std::vector<std::byte> bytes(300, std::byte{7});
   EXPECT_EQ(to_private_data(bytes).size(), PrivateData::capacity());

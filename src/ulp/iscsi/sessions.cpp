@@ -27,7 +27,8 @@ Sessions::Sessions(const Limits& limits, std::span<const Slice> memory, Random r
       memory_(memory),
       random_(std::move(random)),
       sessions_(limits.sessions),
-      stash_memory_(std::size_t{limits.stashes} * kStashBytes) {
+      stash_memory_(
+          std::make_unique_for_overwrite<std::byte[]>(std::size_t{limits.stashes} * kStashBytes)) {
   VERBATIM_ASSERT(memory_.size() >= limits_.sessions);
   for (std::uint32_t i = limits_.stashes; i-- > 0;)
     stashes_.push_back(&stash_memory_[std::size_t{i} * kStashBytes]);

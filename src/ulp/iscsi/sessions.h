@@ -102,7 +102,7 @@ class Sessions final : public TargetList {
   Authentication discovery_;
   std::vector<std::shared_ptr<Target>> targets_;
   std::vector<std::unique_ptr<Session>> sessions_;  // By nexus; null: free.
-  std::vector<std::byte> stash_memory_;
+  std::unique_ptr<std::byte[]> stash_memory_;
   std::vector<std::byte*> stashes_;  // Free ones.
   std::vector<std::byte> arena_;
   scsi::TaskOutput task_output_;  // Empty between inputs.

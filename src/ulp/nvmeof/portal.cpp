@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::uint8_t kWaitsForEver = 7;  // RNR retry.
 constexpr std::uint32_t kReadsMax = 16;
+/// A send queue has memory for all of its requests and their slices, so an idle host's is short:
+/// the driver keeps what does not fit, and what has more slices takes several requests. With the
+/// driver's own request it is a power of two, to which adapters round.
+constexpr std::uint32_t kSlices = 2, kSendsMin = 31;
 
 std::string words_of(QueueRejection why, const QueueRequest& request, const Meeting& meeting,
                      const Limits& limits) {
@@ -51,10 +55,10 @@ storage::Verdict Portal::on_meeting(const Meeting& meeting, TimeNs) {
   return storage::Accept{
       .session = std::move(connection),
       .private_data = encode_queue_reply(static_cast<std::uint16_t>(request->commands)),
-      .sizes = {.sends = 2 * request->commands,
+      .sizes = {.sends = std::max<std::uint32_t>(request->commands - 1, kSendsMin),
                 .receives = request->commands,
                 .receive_bytes = target_.limits().capsule_bytes,
-                .send_slices = 16,
+                .send_slices = kSlices,
                 .inline_bytes = Completion::kSize,
                 .reads_in_flight = kReadsMax},
       .replaces = {}};

@@ -94,7 +94,8 @@ void Completions::take_event() {
   constexpr std::uint32_t kAcknowledgeAt = 1000;
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++unacknowledged_;
+  // One, for it was armed once; if there were more, the descriptor would be readable again.
+  if (ibv_get_cq_event(channel_, &queue, &context) == 0) ++unacknowledged_;
   if (unacknowledged_ < kAcknowledgeAt) return;
   ibv_ack_cq_events(queue_, unacknowledged_);
   unacknowledged_ = 0;

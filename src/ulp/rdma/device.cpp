@@ -141,22 +141,27 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& choice) {
 }
 
 Result<void> Device::read_limits() {
-  ibv_device_attr has{};
-  if (const int error = ibv_query_device(context_, &has))
+  ibv_device_attr_ex all{};
+  if (const int error = ibv_query_device_ex(context_, nullptr, &all))
     return refuse(error, fmt::format("ibv_query_device: {}", std::strerror(error)));
+  const ibv_device_attr& has = all.orig_attr;
+  constexpr unsigned kOnDemand =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
   guid_ = be64toh(has.node_guid);
   constexpr unsigned kWindows = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-  limits_ = {.send_depth = at_most<std::uint32_t>(has.max_qp_wr),
-             .shared_receives = at_most<std::uint32_t>(has.max_srq_wr),
-             .slices = at_most<std::uint32_t>(has.max_sge),
-             .inline_bytes = inline_bytes_of(domain_.get()),
-             .completions = at_most<std::uint32_t>(has.max_cqe),
-             .reads_as_initiator = at_most<std::uint8_t>(has.max_qp_init_rd_atom),
-             .reads_as_responder = at_most<std::uint8_t>(has.max_qp_rd_atom),
-             .has_windows = (has.device_cap_flags & kWindows) != 0,
-             .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP,
-             .vendor = has.vendor_id,
-             .part = has.vendor_part_id};
+  limits_ = {
+      .send_depth = at_most<std::uint32_t>(has.max_qp_wr),
+      .shared_receives = at_most<std::uint32_t>(has.max_srq_wr),
+      .slices = at_most<std::uint32_t>(has.max_sge),
+      .inline_bytes = inline_bytes_of(domain_.get()),
+      .completions = at_most<std::uint32_t>(has.max_cqe),
+      .reads_as_initiator = at_most<std::uint8_t>(has.max_qp_init_rd_atom),
+      .reads_as_responder = at_most<std::uint8_t>(has.max_qp_rd_atom),
+      .has_windows = (has.device_cap_flags & kWindows) != 0,
+      .has_on_demand = (all.odp_caps.per_transport_caps.rc_odp_caps & kOnDemand) == kOnDemand,
+      .is_iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP,
+      .vendor = has.vendor_id,
+      .part = has.vendor_part_id};
   return {};
 }
 

@@ -27,7 +27,8 @@ struct Limits {
   std::uint32_t completions = 0;
   std::uint8_t reads_as_initiator = 0;
   std::uint8_t reads_as_responder = 0;
-  bool has_windows = false;  // Type 2: siw has none.
+  bool has_windows = false;    // Type 2: siw has none.
+  bool has_on_demand = false;  // IBV_ACCESS_ON_DEMAND: registering makes no page resident.
   bool is_iwarp = false;
   std::uint32_t vendor = 0, part = 0;
 };

@@ -177,7 +177,8 @@ TimeNs Driver::deadline() const {
 
 void Driver::on_time(TimeNs now) {
   manager_->on_time(now);
-  serve_events(now);
+  // Its own events. Those of rdma_cm make its descriptor readable: to ask is a system call.
+  if (manager_->deadline() <= now) serve_events(now);
   bool found = false;
   const std::uint32_t polls = options_.spin > 0 ? Turn::kPollsPerLook : kPollsBeforeSleep;
   for (std::uint32_t i = 0; i < polls; ++i) found |= serve_completions(now);

@@ -55,9 +55,12 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs) {
     return Rejection{
         to_private_data(encode(LoginReject{.reason = refusal.reason, .tag = request->tag})),
         fmt::format("{} (reason {:#x})", refusal.words, raw(refusal.reason))};
-  storage::Accept accept{.sizes = {.sends = 256,
+  // A send queue has memory for all of its requests and their slices, so an idle channel's is
+  // short: the driver keeps what does not fit. With its own request it is a power of two.
+  storage::Accept accept{.sizes = {.sends = ports_.limits().requests - 1u,
                                    .receives = ports_.limits().requests + Channel::kAnswers,
-                                   .receive_bytes = ports_.limits().request_bytes}};
+                                   .receive_bytes = ports_.limits().request_bytes,
+                                   .send_slices = 2}};
   LoginResponse response{.request_limit = ports_.limits().requests,
                          .tag = request->tag,
                          .request_bytes = ports_.limits().request_bytes,

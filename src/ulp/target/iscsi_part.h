@@ -30,7 +30,7 @@ Result<iscsi::Authentication> read_authentication(const std::string& file);
 /// The iSCSI side of a process's targets, over iSER and over TCP.
 class IscsiPart {
  public:
-  static constexpr std::uint32_t kSessions = 1024;
+  static constexpr std::uint32_t kSessions = 2048;
 
   /// `memory`: registered, a piece of `LogicalUnit::kMemoryBytes` for each session.
   explicit IscsiPart(std::span<const Slice> memory);

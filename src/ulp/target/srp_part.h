@@ -48,7 +48,7 @@ class SrpPart {
   nlohmann::json status() const;
 
  private:
-  static constexpr std::uint32_t kChannels = 256;
+  static constexpr std::uint32_t kChannels = 2048;
   static constexpr std::uint32_t kPieces = kChannels * srp::Ports::kPiecesPerChannel;
 
   Result<void> open();

@@ -36,7 +36,8 @@ constexpr std::uint16_t kNvmePort = 4420;
 constexpr std::uint16_t kIscsiPort = 3260;
 constexpr std::uint16_t kSrpPort = 4242;  // SRP has no port of its own.
 constexpr std::uint32_t kReceives = 4096;
-constexpr std::uint32_t kConnectionsMax = 4096;  // By the adapter; TCP has other numbers.
+/// By the adapter; TCP has other numbers. 2,000 hosts of NVMe have two each.
+constexpr std::uint32_t kConnectionsMax = 8192;
 constexpr std::uint32_t kTcpListener = 1 << 16;
 constexpr std::uint32_t kScratchPages = 256;  // 1 MiB, of which a host holds 64 KiB a command.
 
