@@ -20,6 +20,7 @@ struct Engines {
   SrpPart& srp;
   nvmeof::Target& nvme;
   std::uint32_t nvme_receives = 0;  // Of all connections together.
+  target_tree::KernelVersion kernel{};  // Whose tree programs see.
 };
 
 /// The tree of a process, with all of its parts.
