@@ -81,7 +81,8 @@ int exchange(int fd, Request& request, void* data, Answer& answer) {
   do {
     got = syscall(SYS_recvmsg, fd, &message, 0);
   } while (got < 0 && errno == EINTR);
-  if (got < static_cast<long>(sizeof answer.code)) return got < 0 && errno == EFAULT ? -1 : refuse(EIO);
+  if (got < static_cast<long>(sizeof answer.code))
+    return got < 0 && errno == EFAULT ? -1 : refuse(EIO);
   return answer.code == 0 ? 0 : refuse(answer.code);
 }
 
@@ -128,9 +129,9 @@ int submit_io(int fd, const unsigned char* argument) {
   asked.command[0] = opcode;
   asked.command[1] = io[1];
   store(asked.command + 4, static_cast<std::uint32_t>(answer.result));
-  std::memcpy(asked.command + kDwordsAt, io + 24, 8);       // The first block.
-  std::memcpy(asked.command + kDwordsAt + 8, io + 4, 2);    // How many.
-  std::memcpy(asked.command + kDwordsAt + 10, io + 2, 2);   // Control.
+  std::memcpy(asked.command + kDwordsAt, io + 24, 8);        // The first block.
+  std::memcpy(asked.command + kDwordsAt + 8, io + 4, 2);     // How many.
+  std::memcpy(asked.command + kDwordsAt + 10, io + 2, 2);    // Control.
   std::memcpy(asked.command + kDwordsAt + 12, io + 32, 12);  // Hints, and tags of protection.
   void* const data = reinterpret_cast<void*>(load<std::uint64_t>(io + 16));
   return exchange(fd, asked, data, answer) == 0 ? answer.result : -1;
@@ -141,9 +142,11 @@ struct Asked {
   unsigned long request;
   std::size_t bytes;
 };
-constexpr Asked kAsked[] = {{BLKGETSIZE64, 8}, {BLKGETSIZE, sizeof(long)}, {BLKSSZGET, 4},
-                            {BLKBSZGET, 4},    {BLKPBSZGET, 4},            {BLKIOMIN, 4},
-                            {BLKIOOPT, 4},     {BLKROGET, 4},              {BLKFLSBUF, 0}};
+constexpr Asked kAsked[] = {{BLKGETSIZE64, 8}, {BLKGETSIZE, sizeof(long)},
+                            {BLKSSZGET, 4},    {BLKBSZGET, 4},
+                            {BLKPBSZGET, 4},   {BLKIOMIN, 4},
+                            {BLKIOOPT, 4},     {BLKROGET, 4},
+                            {BLKFLSBUF, 0}};
 
 int control_block(int fd, unsigned long request, void* argument) {
   const auto* const row = std::ranges::find(kAsked, request, &Asked::request);
@@ -183,8 +186,7 @@ int control_device(int fd, unsigned long request, void* argument) {
   if (_IOC_TYPE(request) == 0x12) return control_block(fd, request, argument);
   if (_IOC_TYPE(request) != 'N') return refuse(ENOTTY);
   auto* const bytes = static_cast<unsigned char*>(argument);
-  return (request & 0xffff) == kSubmitIo ? submit_io(fd, bytes)
-                                         : control_nvme(fd, request, bytes);
+  return (request & 0xffff) == kSubmitIo ? submit_io(fd, bytes) : control_nvme(fd, request, bytes);
 }
 
 ssize_t read_device(int fd, void* bytes, std::size_t size, off_t offset) {

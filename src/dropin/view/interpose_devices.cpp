@@ -43,36 +43,36 @@ VERBATIM_EXPORT ssize_t __read_chk(int fd, void* bytes, std::size_t size, std::s
   return call(fd, bytes, size, room);
 }
 
-#define VERBATIM_PREAD(NAME, OFFSET)                                                            \
-  VERBATIM_EXPORT ssize_t NAME(int fd, void* bytes, std::size_t size, OFFSET offset) {          \
-    VERBATIM_NEXT(call, #NAME, ssize_t(int, void*, std::size_t, OFFSET));                       \
-    if (!is_block(fd)) return call(fd, bytes, size, offset);                                    \
-    return at(offset, [&](off_t place) { return read_device(fd, bytes, size, place); });        \
+#define VERBATIM_PREAD(NAME, OFFSET)                                                     \
+  VERBATIM_EXPORT ssize_t NAME(int fd, void* bytes, std::size_t size, OFFSET offset) {   \
+    VERBATIM_NEXT(call, #NAME, ssize_t(int, void*, std::size_t, OFFSET));                \
+    if (!is_block(fd)) return call(fd, bytes, size, offset);                             \
+    return at(offset, [&](off_t place) { return read_device(fd, bytes, size, place); }); \
   }
 VERBATIM_PREAD(pread, off_t)
 VERBATIM_PREAD(pread64, off64_t)
 
-#define VERBATIM_PWRITE(NAME, OFFSET)                                                           \
-  VERBATIM_EXPORT ssize_t NAME(int fd, const void* bytes, std::size_t size, OFFSET offset) {    \
-    VERBATIM_NEXT(call, #NAME, ssize_t(int, const void*, std::size_t, OFFSET));                 \
-    if (!is_block(fd)) return call(fd, bytes, size, offset);                                    \
-    return at(offset, [&](off_t place) { return write_device(fd, bytes, size, place); });       \
+#define VERBATIM_PWRITE(NAME, OFFSET)                                                        \
+  VERBATIM_EXPORT ssize_t NAME(int fd, const void* bytes, std::size_t size, OFFSET offset) { \
+    VERBATIM_NEXT(call, #NAME, ssize_t(int, const void*, std::size_t, OFFSET));              \
+    if (!is_block(fd)) return call(fd, bytes, size, offset);                                 \
+    return at(offset, [&](off_t place) { return write_device(fd, bytes, size, place); });    \
   }
 VERBATIM_PWRITE(pwrite, off_t)
 VERBATIM_PWRITE(pwrite64, off64_t)
 
-#define VERBATIM_SEEK(NAME, OFFSET)                              \
+#define VERBATIM_SEEK(NAME, OFFSET)                                \
   VERBATIM_EXPORT OFFSET NAME(int fd, OFFSET offset, int whence) { \
-    VERBATIM_NEXT(call, #NAME, OFFSET(int, OFFSET, int));        \
-    if (is_block(fd)) return seek_device(fd, offset, whence);    \
-    return call(fd, offset, whence);                             \
+    VERBATIM_NEXT(call, #NAME, OFFSET(int, OFFSET, int));          \
+    if (is_block(fd)) return seek_device(fd, offset, whence);      \
+    return call(fd, offset, whence);                               \
   }
 VERBATIM_SEEK(lseek, off_t)
 VERBATIM_SEEK(lseek64, off64_t)
 
-#define VERBATIM_SYNC(NAME)                                      \
-  VERBATIM_EXPORT int NAME(int fd) {                             \
-    VERBATIM_NEXT(call, #NAME, int(int));                        \
+#define VERBATIM_SYNC(NAME)                                            \
+  VERBATIM_EXPORT int NAME(int fd) {                                   \
+    VERBATIM_NEXT(call, #NAME, int(int));                              \
     return is_block(fd) ? verbatim::view::flush_device(fd) : call(fd); \
   }
 VERBATIM_SYNC(fsync)

@@ -59,14 +59,15 @@ void AdminQueue::fill_identify(const AdminCommand& command, IdentifyPage out) co
     case IdentifyKind::space:
       if (const auto space = subsystem->find(id)) {
         const Reservations* const reservations = space->reservations;
-        encode(SpaceData{.blocks = space->blocks,
-                         .block_shift = space->block_shift,
-                         .is_read_only = space->is_read_only,
-                         .access_group = subsystem->tells_access() ? space->group : 0,
-                         .uuid = subsystem->uuid_of(id),
-                         .can_reserve = reservations != nullptr,
-                         .reservations_last = reservations != nullptr && reservations->has_keeper()},
-               out);
+        encode(
+            SpaceData{.blocks = space->blocks,
+                      .block_shift = space->block_shift,
+                      .is_read_only = space->is_read_only,
+                      .access_group = subsystem->tells_access() ? space->group : 0,
+                      .uuid = subsystem->uuid_of(id),
+                      .can_reserve = reservations != nullptr,
+                      .reservations_last = reservations != nullptr && reservations->has_keeper()},
+            out);
       }
       return;
     case IdentifyKind::space_descriptors:
@@ -122,8 +123,7 @@ void AdminQueue::fill_log_block(const LogRequest& request, std::uint64_t block,
     LogBlockWriter writer(block, out);
     return put_reservation(controller_->notices.reservation(), writer);
   }
-  if (page == LogPage::health && block == 0)
-    return encode_health(controller_->errors.count(), out);
+  if (page == LogPage::health && block == 0) return encode_health(controller_->errors.count(), out);
   if (page == LogPage::firmware && block == 0) return encode_firmware(firmware(), out);
 }
 

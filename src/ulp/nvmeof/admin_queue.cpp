@@ -240,8 +240,8 @@ AdminQueue::Outcome AdminQueue::set_reservations_last(const AdminCommand& comman
   }
   Status status = Status::success;
   for (const auto& [each, space] : controller_->subsystem()->ids_after(0)) {
-    const auto set = space.reservations == nullptr ? Status::success
-                                                   : space.reservations->set_lasts(lasts);
+    const auto set =
+        space.reservations == nullptr ? Status::success : space.reservations->set_lasts(lasts);
     if (set != Status::success) status = set;
   }
   return {status};
@@ -331,9 +331,8 @@ void AdminQueue::answer(Request& request, Status status, std::uint64_t result, O
   request.step = Step::answering;
   const bool is_error = status != Status::success;
   if (is_error)
-    controller_->errors.add({.command = request.command.id,
-                             .status = status,
-                             .space = request.command.namespace_id});
+    controller_->errors.add(
+        {.command = request.command.id, .status = status, .space = request.command.namespace_id});
   encode(Completion{.result = result,
                     .queue_head = head_,
                     .queue_id = 0,

@@ -112,7 +112,8 @@ int config(const char* key, const char* value) {
   if (name == "sessions") return set_sessions(value);
   if (name == "name") return plugin_state->settings.name = value, 0;
   if (name == "socket") return set_socket(value);
-  return fail(fmt::format("'{}' is not known: url, initiator, host-id, auth, patience, sessions", name));
+  return fail(
+      fmt::format("'{}' is not known: url, initiator, host-id, auth, patience, sessions", name));
 }
 
 /// RFC 3986: what is not plain in a path is written as %20.

@@ -1,10 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include "ulp/initiator/nvme/device_answer.h"
 #include "ulp/initiator/nvme/nvme_controllers.h"
@@ -79,9 +79,7 @@ void NvmeControllers::control_disk(OpenFile file, const Disk& disk, Controller& 
     case DeviceCall::flush_buffers:
       return controller.engine->ask_io(
           {.opcode = AdminOpcode{raw(Opcode::flush)}, .namespace_id = disk.space.id}, 0, {},
-          [done](const NvmeController::Answer& answer) {
-            done(error_of(answer), answer_of(0));
-          });
+          [done](const NvmeController::Answer& answer) { done(error_of(answer), answer_of(0)); });
     case DeviceCall::seek:
       return seek(file, disk, request, done);
     case DeviceCall::read:
@@ -97,9 +95,7 @@ void NvmeControllers::seek(OpenFile file, const Disk& disk, const DeviceRequest&
   const std::uint64_t size = disk.space.blocks << disk.space.block_shift;
   const auto position = positions_.find(file);
   const std::uint64_t now = position == positions_.end() ? 0 : position->second;
-  const std::uint64_t from = request.how() == SEEK_CUR   ? now
-                             : request.how() == SEEK_END ? size
-                                                         : 0;
+  const std::uint64_t from = request.how() == SEEK_CUR ? now : request.how() == SEEK_END ? size : 0;
   if (request.how() > SEEK_END) return done(EINVAL, "");
   const std::uint64_t to = from + request.offset();  // Modulo 2^64: it may be negative.
   if (to > size) return done(EINVAL, "");
@@ -133,14 +129,13 @@ void NvmeControllers::move(OpenFile file, const Disk& disk, Controller& controll
   const AdminCommand read = command_of(Opcode::read, space, extent);
   if (!is_write) {
     return engine.ask_io(read, whole, {}, [finish, extent](const NvmeController::Answer& answer) {
-      finish(answer, answer.data.empty() ? ByteSpan{}
-                                         : answer.data.subspan(extent.before, extent.bytes));
+      finish(answer,
+             answer.data.empty() ? ByteSpan{} : answer.data.subspan(extent.before, extent.bytes));
     });
   }
   const auto written = [finish](const NvmeController::Answer& answer) { finish(answer, {}); };
   const AdminCommand write = command_of(Opcode::write, space, extent);
-  if (extent.bytes == whole)
-    return engine.ask_io(write, whole, request.data.first(whole), written);
+  if (extent.bytes == whole) return engine.ask_io(write, whole, request.data.first(whole), written);
   std::vector<std::byte> part(request.data.begin(), request.data.begin() + extent.bytes);
   engine.ask_io(read, whole, {},
                 [this, number = controller.number, part = std::move(part), write, written, extent,

@@ -78,8 +78,7 @@ void NvmeController::log_in(TimeNs now) {
   // Discovery is over soon: no keep alive, as with Linux.
   const std::uint32_t keep_alive =
       options_.is_discovery ? 0 : static_cast<std::uint32_t>(options_.keep_alive_s) * kMilliseconds;
-  const auto host_id =
-      disk::parse_host_id(options_.host_id).value_or(disk::own_identity().host_id);
+  const auto host_id = disk::parse_host_id(options_.host_id).value_or(disk::own_identity().host_id);
   link_.begin(
       rdma::IpService{options_.to},
       [&](const disk::OwnSide& own) {

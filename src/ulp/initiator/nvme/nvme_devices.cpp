@@ -113,15 +113,15 @@ void NvmeControllers::write(const std::string& path, std::string_view text, Done
   leave(*controller, loop_.now());
 }
 
-void NvmeControllers::control(OpenFile file, const std::string& path,
-                              const DeviceRequest& request, Controlled done) {
+void NvmeControllers::control(OpenFile file, const std::string& path, const DeviceRequest& request,
+                              Controlled done) {
   const auto device = device_of(path);
   const bool is_disk = device && device->space;
   const Disk* const disk = is_disk ? find_disk(device->first, *device->space) : nullptr;
   if (is_disk && disk == nullptr) return done(ENODEV, "");
   if (is_disk && request.call == DeviceCall::id)
     return done(0, answer_of(static_cast<int>(disk->space.id)));
-  Controller* const controller = !device ? nullptr
+  Controller* const controller = !device   ? nullptr
                                  : is_disk ? of_subsystem(device->first)
                                            : find(device->first);
   if (controller == nullptr) return done(ENODEV, "");

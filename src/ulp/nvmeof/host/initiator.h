@@ -27,7 +27,7 @@ class Initiator final : public storage::Initiator {
     std::string subsystem, host;  // NQNs.
     std::array<std::byte, 16> host_id{};
     std::uint32_t namespace_id = 1;
-    std::uint16_t entries = 128;           // Of the I/O queue; the target may have fewer.
+    std::uint16_t entries = 128;  // Of the I/O queue; the target may have fewer.
     bool has_disk = true;    // False: commands of the user's are passed on; `facts()` say nothing.
     bool passes_io = false;  // Without a disk: an I/O queue, too. Not of a discovery controller.
     std::uint32_t keep_alive_ms = 15'000;  // 0: none.

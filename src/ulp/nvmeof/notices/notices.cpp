@@ -7,7 +7,7 @@ namespace {
 
 struct Row {
   Notice notice;
-  std::uint32_t wanted;  // The bit of feature 0x0b; 0: always.
+  std::uint32_t wanted;     // The bit of feature 0x0b; 0: always.
   std::uint8_t kind, what;  // Figures 145 to 149, and NVMe over Fabrics 1.1, figure 38.
   LogPage page;
 };

@@ -49,9 +49,8 @@ void IoQueue::change_reservation(Request& request, const ReservationKeys& keys, 
   std::vector<ReservationNotice> notices;  // Such commands are rare: it allocates.
   const Status status = space->reservations->change(namespaces_.host(), change, notices);
   if (!notices.empty()) namespaces_.tell(id, notices);
-  const bool aborts =
-      change.opcode == Opcode::reservation_acquire &&
-      static_cast<AcquireAction>(change.action) == AcquireAction::preempt_and_abort;
+  const bool aborts = change.opcode == Opcode::reservation_acquire &&
+                      static_cast<AcquireAction>(change.action) == AcquireAction::preempt_and_abort;
   if (status != Status::success || !aborts) return answer(request, status, out);
   // Nothing of those that are kept out now may reach the disk after the answer.
   request.reservations = space->reservations;

@@ -60,13 +60,12 @@ Status Reservations::change(const HostId& host, const ReservationChange& change,
   const auto registrant = find(host);
   if (!registrant || state_.registrants[*registrant].key != change.key)
     return Status::reservation_conflict;
-  const Status status = acquires ? acquire(*registrant, change, notices)
-                                 : release(*registrant, change, notices);
+  const Status status =
+      acquires ? acquire(*registrant, change, notices) : release(*registrant, change, notices);
   return status != Status::success || keep() ? status : Status::internal_error;
 }
 
-Status Reservations::enroll(const HostId& host, const ReservationChange& change,
-                            Notices& notices) {
+Status Reservations::enroll(const HostId& host, const ReservationChange& change, Notices& notices) {
   auto& all = state_.registrants;
   const auto registrant = find(host);
   const bool lasts = change.persistence == Persistence::lasts;
@@ -199,8 +198,7 @@ void Reservations::remove(std::size_t index, Notices& notices) {
   if (is_told) tell_others(host, ReservationEvent::reservation_released, notices);
 }
 
-void Reservations::tell_others(const HostId& host, ReservationEvent event,
-                               Notices& notices) const {
+void Reservations::tell_others(const HostId& host, ReservationEvent event, Notices& notices) const {
   for (const Registrant& one : state_.registrants)
     if (one.host != host) notices.push_back({one.host, event});
 }

@@ -46,8 +46,7 @@ class Bench {
   }
   std::string change(unsigned who, const ReservationChange& change) {
     std::vector<ReservationNotice> notices;
-    std::string text =
-        fmt::format("{:#x}", raw(all.change(host(who), change, notices)));
+    std::string text = fmt::format("{:#x}", raw(all.change(host(who), change, notices)));
     for (const auto& [id, event] : notices)
       text += fmt::format(" {}:{}", std::to_integer<int>(id[0]), raw(event));
     return text;
@@ -96,14 +95,13 @@ TEST(NvmeReservations, HostsRegisterReplaceAndWithdraw) {
 
 /// Figure 396: host 1 holds it, host 2 is registered, host 3 is not.
 TEST(NvmeReservations, TypesSayWhoMayReadAndWrite) {
-  constexpr const char* kAccess[] = {
-      "rw rw rw ",   // None.
-      "rw r- r- ",   // Write exclusive.
-      "rw -- -- ",   // Exclusive access.
-      "rw rw r- ",   // ... registrants only.
-      "rw rw -- ",   //
-      "rw rw r- ",   // ... all registrants.
-      "rw rw -- "};
+  constexpr const char* kAccess[] = {"rw rw rw ",  // None.
+                                     "rw r- r- ",  // Write exclusive.
+                                     "rw -- -- ",  // Exclusive access.
+                                     "rw rw r- ",  // ... registrants only.
+                                     "rw rw -- ",  //
+                                     "rw rw r- ",  // ... all registrants.
+                                     "rw rw -- "};
   for (unsigned type = 1; type <= 6; ++type) {
     Bench b;
     b.enroll_two();

@@ -5,10 +5,10 @@
 namespace verbatim::ulp::nvmeof {
 namespace {
 
-constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;             // LPA
-constexpr std::uint32_t kHostIdOf128Bits = 0x01;                         // CTRATT
+constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;                      // LPA
+constexpr std::uint32_t kHostIdOf128Bits = 0x01;                                  // CTRATT
 constexpr std::uint16_t kDiscards = 0x04, kWriteZeroes = 0x08, kReserves = 0x20;  // ONCS
-constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;  // SGLS
+constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;           // SGLS
 constexpr std::byte kUuidDescriptor{3}, kCommandSetDescriptor{4};
 
 /// Text without a final zero, and spaces behind it (section 1.5).
