@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/time.h"
-#include "ulp/nvmeof/error_log.h"
+#include "ulp/nvmeof/notices/error_log.h"
 #include "ulp/nvmeof/notices/notices.h"
 #include "ulp/nvmeof/subsystem.h"
 #include "ulp/nvmeof/wire/connect.h"
