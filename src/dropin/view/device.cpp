@@ -76,13 +76,24 @@ int exchange(int fd, Request& request, void* data, Answer& answer) {
     return errno == EFAULT ? -1 : refuse(EIO);
   iovec in[] = {{&answer, sizeof answer}, {data, request.data_bytes}};
   message.msg_iov = in;
+  const auto receive = [&](int flags) {
+    long got = 0;
+    do {
+      got = syscall(SYS_recvmsg, fd, &message, flags);
+    } while (got < 0 && errno == EINTR);
+    return got;
+  };
+  // Waits first: an address that can never be the program's is refused before the answer is there.
+  message.msg_iovlen = 1;
+  if (receive(MSG_PEEK) < 0) return refuse(EIO);
   message.msg_iovlen = (request.command[0] & 2) != 0 ? 2 : 1;
-  long got = 0;
-  do {
-    got = syscall(SYS_recvmsg, fd, &message, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got < static_cast<long>(sizeof answer.code))
-    return got < 0 && errno == EFAULT ? -1 : refuse(EIO);
+  const long got = receive(0);
+  if (got < 0 && errno == EFAULT) {
+    message.msg_iovlen = 1;
+    receive(MSG_DONTWAIT);  // What was not copied is no answer to the next request.
+    return refuse(EFAULT);
+  }
+  if (got < static_cast<long>(sizeof answer.code)) return refuse(EIO);
   return answer.code == 0 ? 0 : refuse(answer.code);
 }
 
