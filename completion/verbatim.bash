@@ -54,7 +54,7 @@ _verbatim() {
     --rate) if [[ $command == "fabric up" ]]; then _verbatim_reply "link unlimited" "$current"
             else _verbatim_reply "4xEDR 4xHDR 4xNDR 4xXDR" "$current"; fi; return ;;
     --format) _verbatim_reply "ibnetdiscover ibsim" "$current"; return ;;
-    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --null | --spin | --sessions | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --patience) return ;;
+    --hosts | --nodes | --slots | --on | --ports | --switch-ports | --oversubscription | --length | --guid-base | --name-prefix | --listen | --nvme | --allow-srp-initiator | --srp-listen | --srp | --iscsi | --iscsi-listen | --allow-initiator | --ram | --null | --spin | --kernel | --sessions | --block | --allow-host | --to | --link | --service-level | --ends-with | --pkey | --netns | --net | --route | --port | --bytes | --requests | --concurrency | --vfs | --prefix | --rules | --count | --interval | --from | --initiator | --host-id | --patience) return ;;
     --roce) _verbatim_reply "v2 v1 v1,v2 v2,v1" "$current"; return ;;
   esac
   case $command in
@@ -100,7 +100,7 @@ _verbatim() {
     "lnet show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     "lnet test") _verbatim_reply "--read --write --bytes --requests --concurrency --check --fabric --host $node_options $common" "$current" ;;
     target) _verbatim_reply "up down show $common" "$current" ;;
-    "target up") _verbatim_reply "--nvme --iscsi --ram --file --direct --null --spin --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
+    "target up") _verbatim_reply "--nvme --iscsi --ram --file --direct --null --spin --kernel --block --listen --allow-host --allow-any-host --iscsi-listen --iscsi-auth --allow-initiator --allow-any-initiator --srp --srp-listen --allow-srp-initiator --allow-any-srp-initiator --fabric --host $node_options $common" "$current" ;;
     "target down") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
     "target show") _verbatim_reply "--json --fabric --host $node_options $common" "$current" ;;
     nfs) _verbatim_reply "serve client show down $common" "$current" ;;
@@ -111,7 +111,7 @@ _verbatim() {
     "disk show") _verbatim_reply "--json $common" "$current" ;;
     "disk down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
     "disk up") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
-    disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --auth --sessions --patience --read-only --fabric --host $node_options $common" "$current" ;;
+    disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --host-id --auth --sessions --patience --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --rings --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;

@@ -1,10 +1,13 @@
 // Any bytes as a command of NVMe, its Connect, the private data of a queue: the encoder writes
 // again what decoding accepts.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/assert.h"
+#include "ulp/nvmeof/reservations/reservations.h"
 #include "ulp/nvmeof/wire/connect.h"
 #include "ulp/nvmeof/wire/log_pages.h"
 
@@ -36,6 +39,26 @@ void check_request(ByteSpan bytes) {
   VERBATIM_ASSERT(decode_queue_request({out.begin(), out.size()}) == request);
 }
 
+/// Commands of four hosts on one namespace, 64 bytes each, whose last 16 are the keys.
+void check_reservations(ByteSpan bytes) {
+  Reservations all;
+  for (; bytes.size() >= Command::kSize; bytes = bytes.subspan(Command::kSize)) {
+    const auto command = decode_command(bytes);
+    static_cast<void>(report_request_of(*command));
+    const ReservationKeys keys{load_le<std::uint64_t>(&bytes[48]),
+                               load_le<std::uint64_t>(&bytes[56])};
+    std::vector<ReservationNotice> notices;
+    const HostId host{bytes[4] & std::byte{3}};
+    static_cast<void>(all.change(host, reservation_change_of(*command, keys), notices));
+    const ReservationReport report = all.report();
+    const bool is_held = report.type != ReservationType::none;
+    VERBATIM_ASSERT(report.entries.size() <= 4 && notices.size() <= 2 * 4);
+    VERBATIM_ASSERT(is_held ==
+                    std::ranges::any_of(report.entries, &ReservationReport::Entry::holds));
+    static_cast<void>(encode(report));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -53,5 +76,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   check_connect(bytes);
   check_request(bytes);
+  check_reservations(bytes);
   return 0;
 }

@@ -95,6 +95,23 @@ def verifies_random_writes(guest, _):
     guest.run(f"{FIO} --filename={DISK} --size=16M --bsrange=512-128k --verify=crc32c", 300)
 
 
+def can_be_reserved(guest, _):
+    """By raw commands on the kernel's connection; the holder goes on writing."""
+    refused = "{ %s; } 2>&1 | grep -q 'Reservation Conflict'"
+    def resv(command, *words):
+        return f"nvme resv-{command} {DISK} -n 1 {' '.join(words)}"
+    guest.run(resv("register", "--nrkey=0x11", "--rrega=0"))
+    guest.run(refused % resv("acquire", "--crkey=0x12", "--rtype=1", "--racqa=0"))
+    guest.run(resv("acquire", "--crkey=0x11", "--rtype=1", "--racqa=0"))
+    report = json.loads(guest.run(resv("report", "--eds", "-o json")))
+    if (report["gen"], report["rtype"], report["regctl"], report["regctlext"][0]["rkey"]) != (1, 1, 1, 0x11):
+        raise Failure(f"the report has {report}")
+    guest.run(f"dd if=/dev/urandom of={DISK} oflag=direct bs=64k count=16")
+    guest.run(refused % resv("release", "--crkey=0x11", "--rtype=3", "--rrela=0"))
+    guest.run(resv("release", "--crkey=0x11", "--rtype=1", "--rrela=0"))
+    guest.run(resv("register", "--crkey=0x11", "--rrega=1"))
+
+
 def is_killed_under_load(guest, target):
     """The host connects again, sends what was not answered, and goes on. The memory of the disk was lost."""
     load = guest.start(f"{FIO} --filename={DISK} --size=32M --time_based --runtime=8")
@@ -111,7 +128,7 @@ def is_left(guest, target):
 
 
 PARTS = (refuses_a_stranger, is_discovered_and_connected, keeps_a_file_system, verifies_random_writes,
-         is_killed_under_load, is_left)
+         can_be_reserved, is_killed_under_load, is_left)
 
 
 def run_parts(guest, target, protocol, parts):

@@ -41,7 +41,7 @@ constexpr TimeNs kPatience = kSecond;  // Of `show`, for all disks together.
 struct Form {
   NodeChoice node;
   HostChoice host;
-  std::string url, initiator, auth, name, socket;
+  std::string url, initiator, host_id, auth, name, socket;
   std::optional<int> patience, sessions;
   bool is_read_only = false;
   bool json = false;  // Of `show`.
@@ -94,6 +94,7 @@ std::vector<std::string> words_of(const Form& form, const std::string& plugin,
     if (!value.empty()) words.push_back(fmt::format("{}={}", key, value));
   };
   add("initiator", form.initiator);
+  add("host-id", form.host_id);
   add("auth", form.auth);
   if (form.patience) add("patience", fmt::to_string(*form.patience));
   if (form.sessions) add("sessions", fmt::to_string(*form.sessions));
@@ -153,6 +154,10 @@ void add_options(CLI::App& command, Form& form) {
       .add_option("--initiator", form.initiator,
                   "Who we are: an IQN or NQN; default: this machine's")
       ->type_name("NAME");
+  command
+      .add_option("--host-id", form.host_id,
+                  "NVMe: which host, to reservations; default: this machine's")
+      ->type_name("UUID");
   command
       .add_option("--auth", form.auth,
                   "CHAP: userid and password, each with its value in a line; userid_mutual, "

@@ -30,7 +30,7 @@ constexpr const char* kExamples =
 
 struct UpForm {
   ServiceChoice place;
-  std::string nvme, ram, file, null, block, listen, spin;
+  std::string nvme, ram, file, null, block, listen, spin, kernel;
   bool is_direct = false;
   std::vector<std::string> hosts;
   bool any_host = false;
@@ -66,6 +66,7 @@ std::vector<std::string> words_of(const UpForm& form) {
   add("--block", form.block);
   add("--listen", form.listen);
   add("--spin", form.spin);
+  add("--kernel", form.kernel);
   add("--allow-host", fmt::format("{}", fmt::join(form.hosts, ",")));
   if (form.any_host) add("--allow-any-host", "yes");
   add("--iscsi", form.iscsi);
@@ -163,6 +164,10 @@ void add_up(CLI::App& target, int& exit_status) {
       ->type_name("IP[:PORT]");
   command->add_option("--spin", form->spin, "How long it polls before it sleeps; default: 50")
       ->type_name("US|always");
+  command
+      ->add_option("--kernel", form->kernel,
+                   "Whose tree programs see; default: 6.1. 6.13 has resv_enable")
+      ->type_name("VERSION");
   command->add_option("--allow-host", form->hosts, "A host that may connect, by its NQN")
       ->type_name("NQN")
       ->expected(1)

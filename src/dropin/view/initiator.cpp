@@ -1,17 +1,13 @@
 #include "dropin/view/initiator.h"
 
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,44 +49,6 @@ bool start_daemon() {
   return true;  // If it has failed, its files are not there.
 }
 
-/// struct nvme_passthru_cmd, and the one with a result of 64 bits.
-constexpr std::size_t kCommandBytes = 80, kAddressAt = 24, kLengthAt = 36;
-constexpr std::size_t kResultAt = 68, kResult64At = 72;
-
-struct Request {
-  std::uint32_t number = 0;  // Of the ioctl: 0x41 of 'N'.
-  std::uint32_t data_bytes = 0;
-  unsigned char command[kCommandBytes]{};
-};
-struct Answer {
-  int code = EIO;
-  int result = 0;
-  std::uint64_t value = 0;
-} __attribute__((packed));
-
-template <typename Number>
-Number load(const unsigned char* from) {
-  Number value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-bool exchange(int fd, Request& request, void* data, Answer& answer) {
-  iovec out[] = {{&request, sizeof request}, {data, request.data_bytes}};
-  msghdr message{};
-  message.msg_iov = out;
-  message.msg_iovlen = (request.command[0] & 1) != 0 ? 2 : 1;
-  if (syscall(SYS_sendmsg, fd, &message, MSG_NOSIGNAL) < 0) return false;
-  iovec in[] = {{&answer, sizeof answer}, {data, request.data_bytes}};
-  message.msg_iov = in;
-  message.msg_iovlen = (request.command[0] & 2) != 0 ? 2 : 1;
-  long got = 0;
-  do {
-    got = syscall(SYS_recvmsg, fd, &message, 0);
-  } while (got < 0 && errno == EINTR);
-  return got >= static_cast<long>(sizeof answer.code);
-}
-
 }  // namespace
 
 Opened kind_of_path(const char* path, bool writes) {
@@ -114,28 +72,6 @@ int open_of_initiator(const char* path, int flags, Opened kind) {
   const int fd = open_at(Daemon::initiator, path, flags, kind);
   if (fd >= 0 || errno != ENOENT || !start_daemon()) return fd;
   return open_at(Daemon::initiator, path, flags, kind);
-}
-
-int control_device(int fd, unsigned long request, void* argument) {
-  constexpr std::uint32_t kDataMax = 64 << 10;
-  const std::size_t size = _IOC_SIZE(request);
-  if (_IOC_TYPE(request) != 'N' || size > kCommandBytes) return errno = ENOTTY, -1;
-  Request asked{};
-  asked.number = _IOC_NR(request);
-  auto* const command = static_cast<unsigned char*>(argument);
-  void* data = nullptr;
-  if (size != 0) {
-    std::memcpy(asked.command, command, size);
-    data = reinterpret_cast<void*>(load<std::uint64_t>(command + kAddressAt));
-    asked.data_bytes = load<std::uint32_t>(command + kLengthAt);
-  }
-  if (asked.data_bytes > kDataMax) return errno = EINVAL, -1;
-  Answer answer;
-  if (!exchange(fd, asked, data, answer)) return errno = EIO, -1;
-  if (answer.code != 0) return errno = answer.code, -1;
-  if (size == kCommandBytes) std::memcpy(command + kResult64At, &answer.value, 8);
-  if (size > kResultAt && size < kCommandBytes) std::memcpy(command + kResultAt, &answer.value, 4);
-  return answer.result;
 }
 
 void mark_device(Opened kind, mode_t& mode) {

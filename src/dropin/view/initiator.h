@@ -17,9 +17,6 @@ Opened kind_of_path(const char* path, bool writes);
 /// Descriptor of what `kind_of_path` has named, or -1 and errno.
 int open_of_initiator(const char* path, int flags, Opened kind);
 
-/// As ioctl(2), for descriptors of devices.
-int control_device(int fd, unsigned long request, void* argument);
-
 /// Devices are plain files, links or sockets to the kernel: changes the type in a mode.
 void mark_device(Opened kind, mode_t& mode);
 

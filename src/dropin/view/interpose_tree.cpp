@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "dropin/view/device.h"
 #include "dropin/view/initiator.h"
 #include "dropin/view/next.h"
 #include "dropin/view/redirect.h"
@@ -149,7 +150,10 @@ VERBATIM_TRUNCATE(truncate64, off64_t)
 
 VERBATIM_EXPORT ssize_t write(int fd, const void* bytes, std::size_t size) {
   VERBATIM_NEXT(call, "write", ssize_t(int, const void*, std::size_t));
-  if (verbatim::view::is_writer(fd)) return verbatim::view::write_attribute(fd, bytes, size);
+  const Opened kind = verbatim::view::kind_of(fd);
+  if (kind == Opened::block_device)
+    return verbatim::view::write_device(fd, bytes, size, verbatim::view::kAtPosition);
+  if (kind != Opened::nothing) return verbatim::view::write_attribute(fd, bytes, size);
   return call(fd, bytes, size);
 }
 

@@ -34,6 +34,21 @@ std::string name_of_open_iscsi() {
 
 }  // namespace
 
+std::optional<std::array<std::byte, 16>> parse_host_id(std::string_view text) {
+  std::array<std::byte, 16> id{};
+  std::size_t digits = 0;
+  for (const char c : text) {
+    if (c == '-') continue;
+    const char lower = static_cast<char>(c | 0x20);
+    const bool is_number = c >= '0' && c <= '9', is_letter = lower >= 'a' && lower <= 'f';
+    if (digits == 2 * id.size() || (!is_number && !is_letter)) return {};
+    const int value = is_number ? c - '0' : lower - 'a' + 10;
+    id[digits / 2] |= static_cast<std::byte>(digits % 2 == 0 ? value << 4 : value);
+    ++digits;
+  }
+  return digits == 2 * id.size() ? std::optional(id) : std::nullopt;
+}
+
 Identity own_identity() {
   const std::string seed = fmt::format("verbatim {} {}", first_line("/etc/machine-id"), getuid());
   const iscsi::Md5 digest = iscsi::md5(std::as_bytes(std::span(seed)));
@@ -48,6 +63,7 @@ Identity own_identity() {
                            hex.substr(8, 4), hex.substr(12, 4), hex.substr(16, 4), hex.substr(20));
   }
   std::ranges::copy(std::span(digest).first(self.host_id.size()), self.host_id.begin());
+  if (const auto id = parse_host_id(first_line("/etc/nvme/hostid"))) self.host_id = *id;
   // Random (type 2, RFC 7143, 11.12.5): no other process's session is ended by ours.
   std::random_device random;
   constexpr std::uint64_t kRandomType = 0x80;

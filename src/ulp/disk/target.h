@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "ulp/iscsi/chap.h"
@@ -17,13 +19,16 @@ namespace verbatim::ulp::disk {
 struct Identity {
   std::string iqn;                      // iSCSI: /etc/iscsi/initiatorname.iscsi, else made up.
   std::string nqn;                      // NVMe: /etc/nvme/hostnqn.
-  std::array<std::byte, 16> host_id{};  // NVMe.
+  std::array<std::byte, 16> host_id{};  // NVMe: /etc/nvme/hostid.
   std::uint64_t session = 0;            // iSCSI's ISID: of this process.
   iscsi::Credentials target_proves{};   // Mutual CHAP. Empty: none.
   iscsi::Credentials credentials{};     // CHAP. Empty: none.
 };
 /// What the system says, else made of the machine's id and the user's number, so that it stays.
 Identity own_identity();
+
+/// A UUID, with dashes or without.
+std::optional<std::array<std::byte, 16>> parse_host_id(std::string_view text);
 
 /// What a session has of its process.
 struct OwnSide {

@@ -125,12 +125,14 @@ class InitiatorService final : public std::enable_shared_from_this<InitiatorServ
     done(EINVAL);
   }
 
+  void on_close(OpenFile file) override { nvme_->forget(file); }
+
   void control(OpenFile file, const std::string& path, std::string_view message) {
     const auto request = decode_device_request(std::as_bytes(std::span(message)));
     const auto done = [this, file](int code, const std::string& answer) {
       socket_->answer(file, code, answer);
     };
-    return request ? nvme_->control(path, *request, done) : done(EINVAL, "");
+    return request ? nvme_->control(file, path, *request, done) : done(EINVAL, "");
   }
 
   std::optional<Files> files_;

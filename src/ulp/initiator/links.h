@@ -39,8 +39,6 @@ class Link {
   storage::Initiator* engine() { return engine_.get(); }
   /// For data of the user's: `kBytes`.
   storage::PeerMemory data() const { return memory(1); }
-  /// The engine's scratch memory, as its last command has left it.
-  const std::byte* scratch() const { return memory(0).data(); }
   /// An input of the user's: what it causes is carried out.
   void run(const std::function<void(Output& out)>& input, TimeNs now);
   void log_out(TimeNs now);

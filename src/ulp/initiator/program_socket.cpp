@@ -49,7 +49,9 @@ void ProgramSocket::on_ready(int fd) {
   if (bytes > 0 && static_cast<std::size_t>(bytes) <= buffer_.size())
     return serve(fd, std::string_view(buffer_).substr(0, static_cast<std::size_t>(bytes)));
   loop_.unwatch(fd);
+  const OpenFile file = connections_.at(fd).file;
   connections_.erase(fd);
+  handler_.on_close(file);
 }
 
 void ProgramSocket::serve(int fd, std::string_view message) {

@@ -22,6 +22,7 @@ class ProgramHandler {
   virtual int on_open(const std::string& path) = 0;
   /// write(2), or an ioctl (device_request.h): answered by `ProgramSocket::answer`, now or later.
   virtual void on_message(OpenFile file, const std::string& path, std::string_view message) = 0;
+  virtual void on_close(OpenFile file) = 0;
 
  protected:
   ~ProgramHandler() = default;

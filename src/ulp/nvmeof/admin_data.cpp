@@ -58,9 +58,16 @@ void AdminQueue::fill_identify(const AdminCommand& command, IdentifyPage out) co
       return fill_active_spaces(id, out);
     case IdentifyKind::space:
       if (const auto space = subsystem->find(id)) {
-        encode(SpaceData{space->blocks, space->block_shift, space->is_read_only,
-                         subsystem->tells_access() ? space->group : 0, subsystem->uuid_of(id)},
-               out);
+        const Reservations* const reservations = space->reservations;
+        encode(
+            SpaceData{.blocks = space->blocks,
+                      .block_shift = space->block_shift,
+                      .is_read_only = space->is_read_only,
+                      .access_group = subsystem->tells_access() ? space->group : 0,
+                      .uuid = subsystem->uuid_of(id),
+                      .can_reserve = reservations != nullptr,
+                      .reservations_last = reservations != nullptr && reservations->has_keeper()},
+            out);
       }
       return;
     case IdentifyKind::space_descriptors:
@@ -86,6 +93,8 @@ void AdminQueue::fill_controller(IdentifyPage out) const {
           .namespaces = subsystem == nullptr ? 0 : Subsystem::kNamespacesMax,
           .capsule_bytes = limits.capsule_bytes,
           .notices = subsystem == nullptr ? Notices::kOfDiscovery : Notices::kOfController,
+          .error_entries = ErrorLog::kEntriesMax,
+          .has_reservations = subsystem != nullptr && subsystem->has_reservations(),
           .access_groups =
               subsystem != nullptr && subsystem->tells_access() ? Subsystem::kAccessGroups : 0},
       out);
@@ -107,9 +116,20 @@ void AdminQueue::fill_log_block(const LogRequest& request, std::uint64_t block,
   if (page == LogPage::changed_spaces) return fill_changed_spaces(block, out);
   if (page == LogPage::access_states) return fill_access_states(request.only_groups, block, out);
   if (page == LogPage::discovery) return fill_discovery(block, out);
-  if (page == LogPage::effects) return encode_effects(block, out);
-  if (page == LogPage::health && block == 0) return encode_health(out);
+  if (page == LogPage::errors) return fill_errors(block, out);
+  if (page == LogPage::effects)
+    return encode_effects(block, controller_->subsystem()->has_reservations(), out);
+  if (page == LogPage::reservations) {
+    LogBlockWriter writer(block, out);
+    return put_reservation(controller_->notices.reservation(), writer);
+  }
+  if (page == LogPage::health && block == 0) return encode_health(controller_->errors.count(), out);
   if (page == LogPage::firmware && block == 0) return encode_firmware(firmware(), out);
+}
+
+void AdminQueue::fill_errors(std::uint64_t block, LogBlock out) const {
+  LogBlockWriter writer(block, out);
+  for (const ErrorEntry& entry : controller_->errors.entries()) put_error(entry, writer);
 }
 
 /// More than fit: all of them (5.14.1.4).

@@ -16,6 +16,8 @@ enum class Feature : std::uint8_t {
   async_events = 0x0b,
   keep_alive = 0x0f,
   host_id = 0x81,
+  reservation_mask = 0x82,
+  reservation_persistence = 0x83,
 };
 constexpr std::uint32_t kAllSpaces = 0xffffffff;
 constexpr std::uint64_t kNotAborted = 1;
@@ -154,11 +156,19 @@ AdminQueue::Outcome AdminQueue::get_log_page(const AdminCommand& command) {
   if (is_discovery != controller_->is_discovery()) return {Status::invalid_log_page};
   switch (request.page) {
     case LogPage::errors:
-    case LogPage::health:
     case LogPage::firmware:
     case LogPage::changed_spaces:
     case LogPage::effects:
     case LogPage::discovery:
+      break;
+    case LogPage::health: {
+      const std::uint32_t id = command.namespace_id;
+      const bool is_of_all = id == 0 || id == kAllSpaces;
+      if (!is_of_all && !controller_->subsystem()->find(id)) return {Status::invalid_namespace};
+      break;
+    }
+    case LogPage::reservations:
+      if (!controller_->subsystem()->has_reservations()) return {Status::invalid_log_page};
       break;
     case LogPage::access_states:
       if (!controller_->subsystem()->tells_access()) return {Status::invalid_log_page};
@@ -187,9 +197,66 @@ AdminQueue::Outcome AdminQueue::set_features(const AdminCommand& command) {
       return {};
     case Feature::host_id:  // It is Connect's (1.1, 5.2.1).
       return {Status::command_sequence_error};
+    case Feature::reservation_mask:
+      return set_reservation_mask(command);
+    case Feature::reservation_persistence:
+      return set_reservations_last(command);
     default:
       return {Status::invalid_field};
   }
+}
+
+Reservations* AdminQueue::reservations_of(std::uint32_t space) const {
+  const Subsystem* const subsystem = controller_->subsystem();
+  const auto found = subsystem == nullptr ? std::nullopt : subsystem->find(space);
+  return found ? found->reservations : nullptr;
+}
+
+/// Section 5.21.1.25: bits 1 to 3, of a namespace or of all.
+AdminQueue::Outcome AdminQueue::set_reservation_mask(const AdminCommand& command) {
+  constexpr std::uint32_t kEvents = 0x0e;
+  const std::uint32_t id = command.namespace_id, mask = command.dword(11);
+  if ((mask & ~kEvents) != 0 || controller_->is_discovery()) return {Status::invalid_field};
+  if (id != kAllSpaces) {
+    if (!controller_->subsystem()->find(id)) return {Status::invalid_namespace};
+    if (reservations_of(id) == nullptr) return {Status::invalid_field};
+    controller_->reservation_masks[id] = mask;
+  } else {
+    for (const auto& [each, space] : controller_->subsystem()->ids_after(0))
+      if (space.reservations != nullptr) controller_->reservation_masks[each] = mask;
+  }
+  return {.result = mask};
+}
+
+/// Section 5.21.1.26.
+AdminQueue::Outcome AdminQueue::set_reservations_last(const AdminCommand& command) {
+  const std::uint32_t id = command.namespace_id;
+  const bool lasts = (command.dword(11) & 1) != 0;
+  if (controller_->is_discovery()) return {Status::invalid_field};
+  if (id != kAllSpaces) {
+    if (!controller_->subsystem()->find(id)) return {Status::invalid_namespace};
+    Reservations* const one = reservations_of(id);
+    return {one == nullptr ? Status::invalid_field : one->set_lasts(lasts)};
+  }
+  Status status = Status::success;
+  for (const auto& [each, space] : controller_->subsystem()->ids_after(0)) {
+    const auto set =
+        space.reservations == nullptr ? Status::success : space.reservations->set_lasts(lasts);
+    if (set != Status::success) status = set;
+  }
+  return {status};
+}
+
+AdminQueue::Outcome AdminQueue::get_reservation_feature(const AdminCommand& command) const {
+  const std::uint32_t id = command.namespace_id;
+  if (controller_->is_discovery()) return {Status::invalid_field};
+  if (!controller_->subsystem()->find(id)) return {Status::invalid_namespace};
+  const Reservations* const one = reservations_of(id);
+  if (one == nullptr) return {Status::invalid_field};
+  const auto feature = static_cast<Feature>(command.dword(10) & 0xff);
+  if (feature == Feature::reservation_persistence) return {.result = one->lasts() ? 1u : 0u};
+  const auto mask = controller_->reservation_masks.find(id);
+  return {.result = mask == controller_->reservation_masks.end() ? 0 : mask->second};
 }
 
 AdminQueue::Outcome AdminQueue::get_features(const AdminCommand& command) {
@@ -207,6 +274,9 @@ AdminQueue::Outcome AdminQueue::get_features(const AdminCommand& command) {
     case Feature::host_id:  // 128 bits; Linux and we know no other.
       if ((command.dword(11) & 1) == 0) return {Status::invalid_field};
       return {.bytes = sizeof(ConnectData::host_id)};
+    case Feature::reservation_mask:
+    case Feature::reservation_persistence:
+      return get_reservation_feature(command);
     default:
       return {Status::invalid_field};
   }
@@ -259,12 +329,17 @@ void AdminQueue::on_time(TimeNs now, Output& out) {
 
 void AdminQueue::answer(Request& request, Status status, std::uint64_t result, Output& out) {
   request.step = Step::answering;
+  const bool is_error = status != Status::success;
+  if (is_error)
+    controller_->errors.add(
+        {.command = request.command.id, .status = status, .space = request.command.namespace_id});
   encode(Completion{.result = result,
                     .queue_head = head_,
                     .queue_id = 0,
                     .command = request.command.id,
                     .status = status,
-                    .do_not_retry = status != Status::success},
+                    .do_not_retry = is_error,
+                    .has_more = is_error},
          request.response);
   const DataDescriptor& data = request.command.data;
   const bool holds_pages = !request.pages.empty();

@@ -66,6 +66,11 @@ class AdminQueue final : public storage::Session {
   Outcome get_log_page(const AdminCommand& command);
   Outcome set_features(const AdminCommand& command);
   Outcome get_features(const AdminCommand& command);
+  Outcome set_reservation_mask(const AdminCommand& command);
+  Outcome set_reservations_last(const AdminCommand& command);
+  Outcome get_reservation_feature(const AdminCommand& command) const;
+  /// Null: there is no such namespace, or it cannot be reserved.
+  Reservations* reservations_of(std::uint32_t space) const;
   Outcome abort(const AdminCommand& command);
   Outcome keep_alive(const AdminCommand& command);
 
@@ -78,6 +83,7 @@ class AdminQueue final : public storage::Session {
   void fill_controller(IdentifyPage out) const;
   void fill_active_spaces(std::uint32_t after, IdentifyPage out) const;
   void fill_log_block(const LogRequest& request, std::uint64_t block, LogBlock out) const;
+  void fill_errors(std::uint64_t block, LogBlock out) const;
   void fill_changed_spaces(std::uint64_t block, LogBlock out) const;
   void fill_access_states(bool only_groups, std::uint64_t block, LogBlock out) const;
   void fill_discovery(std::uint64_t block, LogBlock out) const;

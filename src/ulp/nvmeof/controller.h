@@ -3,10 +3,12 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "base/time.h"
+#include "ulp/nvmeof/notices/error_log.h"
 #include "ulp/nvmeof/notices/notices.h"
 #include "ulp/nvmeof/subsystem.h"
 #include "ulp/nvmeof/wire/connect.h"
@@ -67,6 +69,9 @@ class Controller {
 
   std::uint32_t event_mask = 0;  // Feature 0x0b, as the host has set it.
   Notices notices;
+  ErrorLog errors;
+  /// Feature 0x82, by namespace: events of reservations that the host does not want. A bit each.
+  std::map<std::uint32_t, std::uint32_t> reservation_masks;
 
  private:
   static constexpr std::uint32_t kEnable = 1, kShutdown = 0xc000;                  // CC

@@ -35,7 +35,7 @@ QueueConnection::QueueConnection(Target& target, const QueueRequest& request,
   } else {
     const auto entries = static_cast<std::uint16_t>(request.commands);
     io_ = std::make_unique<IoQueue>(QueueOptions{.id = request.queue_id, .entries = entries},
-                                    static_cast<const Namespaces&>(*this));
+                                    static_cast<Namespaces&>(*this));
   }
 }
 
@@ -57,6 +57,15 @@ std::optional<Namespace> QueueConnection::find(std::uint32_t id) const {
   if (space && subsystem.tells_access())
     space->access = status_of(Subsystem::state_of(subsystem.access_at(at_), space->group));
   return space;
+}
+
+void QueueConnection::tell(std::uint32_t id, std::span<const ReservationNotice> notices) {
+  target_.tell(*controller_->subsystem(), id, notices);
+}
+
+bool QueueConnection::log(const ErrorEntry& error) {
+  controller_->errors.add(error);
+  return true;
 }
 
 ReceiveUse QueueConnection::on_message(const Message& message, TimeNs now, Output& out) {

@@ -40,6 +40,10 @@ class QueueConnection final : public storage::Session, public Namespaces {
 
   /// Only a controller that is enabled shows its namespaces.
   std::optional<Namespace> find(std::uint32_t id) const override;
+  const HostId& host() const override { return controller_->host().host_id; }
+  void tell(std::uint32_t id, std::span<const ReservationNotice> notices) override;
+  void wake() override { target_.wake(); }
+  bool log(const ErrorEntry& error) override;
 
  private:
   static constexpr Tag kConnectTag{0xffff0001};

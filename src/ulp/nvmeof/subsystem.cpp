@@ -42,7 +42,24 @@ Result<void> Subsystem::add(std::uint32_t id, const Namespace& space) {
   }
   if (!settings_.spaces.emplace(id, space).second)
     return refuse(EEXIST, fmt::format("{} has a namespace {} already", nqn_, id));
+  make_reservations();
   return {};
+}
+
+/// They stay as long as the namespace can be reserved.
+void Subsystem::make_reservations() {
+  for (auto at = reservations_.begin(); at != reservations_.end();) {
+    const auto space = settings_.spaces.find(at->first);
+    const bool stays = space != settings_.spaces.end() && space->second.can_reserve;
+    if (!stays) old_reservations_.push_back(std::move(at->second));
+    at = stays ? std::next(at) : reservations_.erase(at);
+  }
+  for (auto& [id, space] : settings_.spaces) {
+    if (!space.can_reserve) continue;
+    auto& made = reservations_[id];
+    if (made == nullptr) made = std::make_unique<Reservations>();
+    space.reservations = made.get();
+  }
 }
 
 std::optional<Namespace> Subsystem::find(std::uint32_t id) const {
@@ -52,6 +69,7 @@ std::optional<Namespace> Subsystem::find(std::uint32_t id) const {
 
 void Subsystem::set(SubsystemSettings settings) {
   const auto before = std::exchange(settings_, std::move(settings));
+  make_reservations();
   changed_spaces_.clear();
   for (const auto& [id, space] : before.spaces) {
     const auto now = settings_.spaces.find(id);

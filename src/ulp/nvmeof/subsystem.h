@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -37,7 +38,7 @@ struct SubsystemSettings {
 };
 
 /// What hosts see under one NQN: namespaces, and who may have them. Nobody may until it says so.
-class Subsystem final : public Namespaces {
+class Subsystem final {
  public:
   /// EINVAL: `nqn` is no NQN ("nqn.2026-01.verbatim:disk").
   static Result<Subsystem> create(const std::string& nqn);
@@ -64,7 +65,11 @@ class Subsystem final : public Namespaces {
 
   /// EEXIST: the id is taken; EINVAL: it is 0 or all ones.
   Result<void> add(std::uint32_t id, const Namespace& space);
-  std::optional<Namespace> find(std::uint32_t id) const override;
+  std::optional<Namespace> find(std::uint32_t id) const;
+  /// Some namespace can be reserved.
+  bool has_reservations() const { return !reservations_.empty(); }
+  /// Of namespaces that cannot be reserved any more: nobody uses them.
+  void forget_removed() { old_reservations_.clear(); }
   bool tells_access() const { return !settings_.access.empty(); }
   /// Of the port at `own`; null: its groups are all optimized.
   const PortAccess* access_at(const SocketAddress& own) const;
@@ -84,7 +89,12 @@ class Subsystem final : public Namespaces {
 
   std::string nqn_;
   std::string serial_;
+  void make_reservations();
+
   SubsystemSettings settings_;
+  /// By namespace. Commands that are under way may know the old ones.
+  std::map<std::uint32_t, std::unique_ptr<Reservations>> reservations_;
+  std::vector<std::unique_ptr<Reservations>> old_reservations_;
   std::vector<std::uint32_t> changed_spaces_;
   bool has_changed_access_ = false;
   std::uint64_t access_changes_ = 0;

@@ -36,6 +36,25 @@ void Target::remove(Subsystem& subsystem) {
   subsystems_.erase(found);
 }
 
+void Target::forget_removed() {
+  removed_.clear();
+  for (const auto& subsystem : subsystems_) subsystem->forget_removed();
+}
+
+void Target::tell(const Subsystem& subsystem, std::uint32_t space,
+                  std::span<const ReservationNotice> notices) {
+  for (const auto& [host, event] : notices) {
+    for (const auto& [id, controller] : controllers_) {
+      if (controller->subsystem() != &subsystem || controller->host().host_id != host) continue;
+      const auto mask = controller->reservation_masks.find(space);
+      const std::uint32_t masked = mask == controller->reservation_masks.end() ? 0 : mask->second;
+      if ((masked >> raw(event) & 1) == 0)
+        controller->notices.reservation_changed(space, raw(event));
+    }
+  }
+  wake();
+}
+
 void Target::tell_discovery() {
   ++generation_;
   for (const auto& [id, controller] : controllers_)

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,7 +36,7 @@ class Target final {
 
   /// Its controllers end. It stays in memory until `forget_removed`, as long as queues know it.
   void remove(Subsystem& subsystem);
-  void forget_removed() { removed_.clear(); }
+  void forget_removed();
   /// The subsystem's settings have changed: hosts that may not have it any more lose it.
   void refresh(const Subsystem& subsystem);
 
@@ -46,6 +47,15 @@ class Target final {
                                                      const SocketAddress& own = {});
   /// The queue is over; with its last one the controller ends.
   void disconnect(Controller& controller, std::uint16_t queue);
+
+  /// Controllers of these hosts have the notices, if they want them.
+  void tell(const Subsystem& subsystem, std::uint32_t space,
+            std::span<const ReservationNotice> notices);
+  /// Called when sessions must look at their deadlines, because another one has changed something.
+  void on_wake(std::function<void()> wake) { wake_ = std::move(wake); }
+  void wake() const {
+    if (wake_ != nullptr) wake_();
+  }
 
   /// What the host may have: its discovery log.
   std::vector<const Subsystem*> admitted(const std::string& host,
@@ -70,6 +80,7 @@ class Target final {
   std::map<std::uint16_t, std::unique_ptr<Controller>> controllers_;
   std::uint16_t last_id_ = 0;
   std::uint64_t generation_ = 1;  // Of the discovery log.
+  std::function<void()> wake_;
 };
 
 }  // namespace verbatim::ulp::nvmeof

@@ -56,5 +56,37 @@ TEST_F(KeptReservationsTest, AFolderThatCannotBeWrittenIsTold) {
   EXPECT_FALSE(kept.keep(&state));
 }
 
+TEST_F(KeptReservationsTest, ThoseOfNvmeComeBackByTheHostsIds) {
+  const nvmeof::Reservations::State state{
+      .registrants = {{{std::byte{0x0a}, std::byte{0xff}}, 1}, {{std::byte{2}}, ~0ull}},
+      .type = nvmeof::ReservationType::exclusive_access_registrants_only,
+      .holder = 1,
+      .generation = 9};
+  KeptNvmeReservations kept(path);
+  ASSERT_TRUE(kept.keep(&state));
+  nvmeof::Reservations reservations;
+  KeptNvmeReservations::attach(path, reservations);
+  EXPECT_TRUE(reservations.lasts());
+  const auto report = reservations.report();
+  EXPECT_EQ(report.generation, 9u);
+  EXPECT_EQ(report.type, state.type);
+  ASSERT_EQ(report.entries.size(), 2u);
+  EXPECT_EQ(report.entries[0].host, state.registrants[0].host);
+  EXPECT_EQ(report.entries[1].key, ~0ull);
+  EXPECT_FALSE(report.entries[0].holds);
+  EXPECT_TRUE(report.entries[1].holds);
+  for (const char* const wrong :
+       {"", "{}", R"({"generation":1,"type":9,"holder":0,"registrants":[]})",
+        R"({"generation":1,"type":1,"holder":0,"registrants":[]})",
+        R"({"generation":1,"type":1,"holder":0,)"
+        R"("registrants":[{"key":1,"host":"zz"}]})"}) {
+    std::ofstream(path) << wrong;
+    nvmeof::Reservations none;
+    KeptNvmeReservations::attach(path, none);
+    EXPECT_FALSE(none.lasts()) << wrong;
+    EXPECT_TRUE(none.report().entries.empty()) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace verbatim::ulp::target

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,7 @@ constexpr std::uint32_t kTcpListener = 1 << 16;
 constexpr std::uint32_t kScratchPages = 256;  // 1 MiB, of which a host holds 64 KiB a command.
 
 struct Settings {
-  std::string listen = "::", spin;
+  std::string listen = "::", spin, kernel = "6.1";
   std::string nvme, ram = "64M", block = "512", file, direct = "no", null;
   std::string hosts, any_host = "no";
   std::string iscsi_listen, srp_listen;
@@ -60,6 +61,18 @@ Result<TimeNs> parse_spin(const std::string& text) {
   return std::stoull(text) * kMicrosecond;
 }
 
+/// "6.13".
+Result<target_tree::KernelVersion> parse_kernel(const std::string& text) {
+  target_tree::KernelVersion version;
+  const char* const end = text.data() + text.size();
+  const auto [point, error] = std::from_chars(text.data(), end, version.major_number);
+  if (error == std::errc{} && point != end && *point == '.') {
+    const auto [stop, fault] = std::from_chars(point + 1, end, version.minor_number);
+    if (fault == std::errc{} && stop == end) return version;
+  }
+  return refuse(EINVAL, fmt::format("kernel is a version as 6.13, not '{}'", text));
+}
+
 /// The process's target.
 class TargetService : public std::enable_shared_from_this<TargetService> {
  public:
@@ -71,7 +84,9 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
         !settings.nvme.empty() || !settings.iscsi.name.empty() || !settings.srp.ports.empty();
     const auto spin = parse_spin(settings.spin);
     if (!spin) return std::unexpected(spin.error());
-    if (auto opened = open_driver(daemon.loop(), *spin); !opened) return opened;
+    const auto kernel = parse_kernel(settings.kernel);
+    if (!kernel) return std::unexpected(kernel.error());
+    if (auto opened = open_driver(daemon.loop(), *spin, *kernel); !opened) return opened;
     if (has_disk) {
       if (auto added = add_disk(settings); !added) return added;
     }
@@ -110,7 +125,7 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
     return subsystem;
   }
 
-  Result<void> open_driver(service::Loop& loop, TimeNs spin) {
+  Result<void> open_driver(service::Loop& loop, TimeNs spin, target_tree::KernelVersion kernel) {
     const std::uint32_t bytes =
         std::max<std::uint32_t>(target_.limits().capsule_bytes, iser::Connection::kReceiveBytes);
     auto driver = rdma::Driver::create(runner_, {.connections_max = kConnectionsMax,
@@ -138,7 +153,9 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
                                                  .iscsi = *iscsi_,
                                                  .srp = *srp_,
                                                  .nvme = target_,
-                                                 .nvme_receives = kReceives});
+                                                 .nvme_receives = kReceives,
+                                                 .kernel = kernel});
+    target_.on_wake([this] { runner_.wake(); });
     return {};
   }
 
@@ -171,7 +188,8 @@ class TargetService : public std::enable_shared_from_this<TargetService> {
         1, {.unit = unit_,
             .blocks = geometry.bytes / geometry.block_bytes,
             .block_shift = static_cast<std::uint8_t>(std::countr_zero(geometry.block_bytes)),
-            .is_read_only = geometry.is_read_only});
+            .is_read_only = geometry.is_read_only,
+            .can_reserve = true});
     if (!added) return added;
     if (auto shown = target_.add(std::move(*subsystem)); !shown)
       return std::unexpected(shown.error());
@@ -293,6 +311,8 @@ int run_target(int argc, char** argv) {
        &settings.listen},
       {"spin", "US|always", "", "how long it polls before it sleeps (default: 50 microseconds)",
        &settings.spin},
+      {"kernel", "VERSION", "", "whose tree programs see (default: 6.1; 6.13: resv_enable)",
+       &settings.kernel},
       {"nvme", "NQN", "", "the name of the subsystem that has the disk", &settings.nvme},
       {"ram", "SIZE", "", "its disk: memory of this size (default: 64M)", &settings.ram},
       {"file", "PATH", "", "its disk: this file or block device", &settings.file},

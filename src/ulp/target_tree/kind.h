@@ -39,6 +39,12 @@ constexpr unsigned kReadOnly = 0444;
 constexpr unsigned kWriteOnly = 0200;
 constexpr unsigned kHidden = 0;
 
+/// A version of Linux, whose tree is shown: 6.1 unless the user says otherwise.
+struct KernelVersion {
+  unsigned major_number = 6, minor_number = 1;
+  friend auto operator<=>(const KernelVersion&, const KernelVersion&) = default;
+};
+
 /// A file of a directory.
 struct Attribute {
   std::string_view name;
@@ -55,6 +61,7 @@ struct Attribute {
   Shower show = &show_line;
   /// Hooks::on_read is asked first: sessions and counters.
   bool is_live = false;
+  KernelVersion since{0, 0};  // Before, no program sees it.
 };
 
 /// A directory that is made with its parent, and can't be removed alone.

@@ -51,6 +51,8 @@ bool Tree::is_full(std::size_t more_bytes) const {
 
 std::unique_ptr<Node> Tree::build(const Kind& kind, std::string_view name, Node& parent) {
   auto node = std::make_unique<Node>(tally_, kind, name, &parent);
+  for (std::size_t i = 0; i < kind.attributes.size(); ++i)
+    if (kind.attributes[i].since > kernel_) node->modes[i] = kHidden;
   for (const Group& group : kind.groups) {
     node->children.push_front(build(*group.kind, group.name, *node));
     node->children.front()->is_default = true;

@@ -37,6 +37,8 @@ class Tree {
   static constexpr std::size_t kValueBytesMax = 4095;
 
   explicit Tree(Hooks& hooks);
+  /// Before `add`: attributes that came later are not there.
+  void use_kernel(KernelVersion kernel) { kernel_ = kernel; }
   /// Adds a directory of the root, as loading a module does.
   void add(std::string_view name, const Kind& kind);
 
@@ -78,6 +80,7 @@ class Tree {
   bool is_full(std::size_t more_bytes) const;
 
   Hooks& hooks_;
+  KernelVersion kernel_;
   Tally tally_;
   mutable Node root_;
 };

@@ -1,6 +1,8 @@
 #include "ulp/target_tree/tree.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -146,6 +148,26 @@ TEST(TargetTree, AGroupOfPortsThatGoesLeavesItsLunsToTheDefault) {
   EXPECT_EQ(b.tree.read(device + "/alua/default_tg_pt_gp/members"),
             std::string("iSCSI/t/tpgt_1/lun_0\n\0", 22));
   EXPECT_TRUE(b.tree.read(device + "/info")->contains("4096*4096  SG_table_count: 3"));
+}
+
+/// `resv_enable` of a namespace came with 6.13.
+TEST(TargetTree, AttributesThatCameLaterAreHidden) {
+  for (const auto& [version, is_there] : {std::pair(KernelVersion{}, false),
+                                          {KernelVersion{6, 12}, false},
+                                          {KernelVersion{6, 13}, true},
+                                          {KernelVersion{7, 0}, true}}) {
+    FakeHooks hooks;
+    Tree tree(hooks);
+    tree.use_kernel(version);
+    tree.add("nvmet", kNvmet);
+    ASSERT_EQ(code(tree.mkdir("nvmet/subsystems/s")), 0);
+    ASSERT_EQ(code(tree.mkdir("nvmet/subsystems/s/namespaces/1")), 0);
+    const std::string path = "nvmet/subsystems/s/namespaces/1/resv_enable";
+    const auto names = tree.list("nvmet/subsystems/s/namespaces/1");
+    EXPECT_EQ(std::ranges::count(*names, "resv_enable"), is_there ? 1 : 0);
+    EXPECT_EQ(code(tree.write(path, "1")), is_there ? 0 : ENOENT);
+    EXPECT_EQ(code(tree.stat(path)), is_there ? 0 : ENOENT);
+  }
 }
 
 }  // namespace

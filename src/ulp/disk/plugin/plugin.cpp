@@ -76,6 +76,13 @@ int set_patience(const char* value) {
   return 0;
 }
 
+int set_host_id(const char* value) {
+  const auto id = parse_host_id(value);
+  if (!id) return fail(fmt::format("host-id={}: a UUID is expected", value));
+  plugin_state->identity.host_id = *id;
+  return 0;
+}
+
 int set_sessions(const char* value) {
   int& sessions = plugin_state->sessions;
   if (nbdkit_parse_int("sessions", value, &sessions) != 0) return -1;
@@ -99,12 +106,14 @@ int config(const char* key, const char* value) {
   if (name == "url") return plugin_state->url = value, 0;
   if (name == "initiator")
     return plugin_state->identity.iqn = plugin_state->identity.nqn = value, 0;
+  if (name == "host-id") return set_host_id(value);
   if (name == "auth") return read_auth(value);
   if (name == "patience") return set_patience(value);
   if (name == "sessions") return set_sessions(value);
   if (name == "name") return plugin_state->settings.name = value, 0;
   if (name == "socket") return set_socket(value);
-  return fail(fmt::format("'{}' is not known: url, initiator, auth, patience, sessions", name));
+  return fail(
+      fmt::format("'{}' is not known: url, initiator, host-id, auth, patience, sessions", name));
 }
 
 /// RFC 3986: what is not plain in a path is written as %20.

@@ -7,7 +7,8 @@ std::optional<DeviceRequest> decode_device_request(ByteSpan message) {
   constexpr std::size_t kSpaceAt = 4, kDwordsAt = 40;
   if (message.size() < kDataAt) return {};
   const auto word = [&](std::size_t at) { return load_le<std::uint32_t>(&message[at]); };
-  DeviceRequest request{.number = word(0), .data_bytes = word(4)};
+  DeviceRequest request{.call = DeviceCall{word(0)}, .data_bytes = word(4)};
+  if (message[kCommandAt + 1] != std::byte{}) return {};  // Flags: fused commands, and the like.
   const ByteSpan command = message.subspan(kCommandAt, kCommandBytes);
   const auto opcode = std::to_integer<std::uint8_t>(command[0]);
   request.is_to_device = (opcode & 1) != 0;

@@ -29,19 +29,8 @@ bool is_good(const NvmeController::Answer& answer) {
   return answer.code == 0 && answer.completion.status == nvmeof::Status::success;
 }
 
-std::array<std::byte, 16> bytes_of(std::string_view uuid) {
-  std::array<std::byte, 16> bytes{};
-  std::size_t digits = 0;
-  for (const char c : uuid) {
-    if (c == '-' || digits == 32) continue;
-    const int value = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
-    bytes[digits / 2] |= std::byte(value << (digits % 2 == 0 ? 4 : 0));
-    ++digits;
-  }
-  return bytes;
-}
-
 constexpr std::size_t kSpacesMax = 64;
+constexpr storage::Channel kAdmin{0}, kIo{1};
 
 }  // namespace
 
@@ -89,14 +78,16 @@ void NvmeController::log_in(TimeNs now) {
   // Discovery is over soon: no keep alive, as with Linux.
   const std::uint32_t keep_alive =
       options_.is_discovery ? 0 : static_cast<std::uint32_t>(options_.keep_alive_s) * kMilliseconds;
+  const auto host_id = disk::parse_host_id(options_.host_id).value_or(disk::own_identity().host_id);
   link_.begin(
       rdma::IpService{options_.to},
       [&](const disk::OwnSide& own) {
         return std::make_unique<nvmeof::Initiator>(
             nvmeof::Initiator::Settings{.subsystem = options_.subsystem,
                                         .host = options_.host,
-                                        .host_id = bytes_of(options_.host_id),
+                                        .host_id = host_id,
                                         .has_disk = false,
+                                        .passes_io = !options_.is_discovery,
                                         .keep_alive_ms = keep_alive},
             own.scratch);
       },
@@ -114,10 +105,8 @@ void NvmeController::advance(TimeNs now) {
   if (is_serving && state_ == State::live) serve(now);
 }
 
-/// The engine's last command was Identify: its page is in the scratch memory.
 void NvmeController::on_live() {
-  names_ = nvmeof::decode_names(
-      std::span<const std::byte, kIdentifyBytes>(link_.scratch(), kIdentifyBytes));
+  names_ = engine()->names();
   id_ = engine()->controller_id();
   set(State::live);
 }
@@ -170,11 +159,27 @@ void NvmeController::reset(TimeNs now) {
 
 void NvmeController::ask(const AdminCommand& command, std::uint32_t bytes, ByteSpan data,
                          OnAnswer on_answer) {
-  if (state_ != State::live) return on_answer({.code = EAGAIN, .completion = {}, .data = {}});
-  commands_.push_back({.command = command,
-                       .bytes = bytes,
-                       .data = {data.begin(), data.end()},
-                       .on_answer = std::move(on_answer)});
+  push({.channel = kAdmin,
+        .command = command,
+        .bytes = bytes,
+        .data = {data.begin(), data.end()},
+        .on_answer = std::move(on_answer)});
+}
+
+void NvmeController::ask_io(const AdminCommand& command, std::uint32_t bytes, ByteSpan data,
+                            OnAnswer on_answer) {
+  if (options_.is_discovery) return on_answer({.code = ENOTTY, .completion = {}, .data = {}});
+  push({.channel = kIo,
+        .command = command,
+        .bytes = bytes,
+        .data = {data.begin(), data.end()},
+        .on_answer = std::move(on_answer)});
+}
+
+void NvmeController::push(Command command) {
+  if (state_ != State::live || commands_.size() >= kCommandsMax)
+    return command.on_answer({.code = EAGAIN, .completion = {}, .data = {}});
+  commands_.push_back(std::move(command));
   on_change_();
 }
 
@@ -194,7 +199,9 @@ void NvmeController::serve(TimeNs now) {
   std::ranges::copy(next.data, memory.data());
   is_passing_ = true;
   link_.run(
-      [&](Link::Output& out) { is_passing_ = engine()->pass(next.command, memory, now, out); },
+      [&](Link::Output& out) {
+        is_passing_ = engine()->pass(next.channel, next.command, memory, now, out);
+      },
       now);
 }
 

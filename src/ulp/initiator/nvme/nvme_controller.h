@@ -45,6 +45,9 @@ class NvmeController {
   /// Carried out one after the other. `bytes`: of data; `data`: what goes to the controller.
   void ask(const nvmeof::AdminCommand& command, std::uint32_t bytes, ByteSpan data,
            OnAnswer on_answer);
+  /// The same on its I/O queue.
+  void ask_io(const nvmeof::AdminCommand& command, std::uint32_t bytes, ByteSpan data,
+              OnAnswer on_answer);
   /// All active namespaces; then `on_spaces`, also without all if the controller is lost.
   void ask_spaces(std::function<void(std::vector<NvmeSpace> spaces)> on_spaces);
 
@@ -54,18 +57,22 @@ class NvmeController {
   /// Of the last login.
   std::uint16_t id() const { return id_; }
   const nvmeof::FoundNames& names() const { return names_; }
+  /// Commands of programs that wait for each other.
+  static constexpr std::size_t kCommandsMax = 256;
   const std::string& words() const { return link_.words(); }
   /// The target has refused the first login by a status.
   bool was_refused() const { return was_refused_; }
 
  private:
   struct Command {
+    storage::Channel channel{};
     nvmeof::AdminCommand command;
     std::uint32_t bytes = 0;
     std::vector<std::byte> data;
     OnAnswer on_answer;
   };
   struct Survey;
+  void push(Command command);
   nvmeof::Initiator* engine();
   void log_in(TimeNs now);
   void on_live();

@@ -170,10 +170,13 @@ void NvmeControllers::take_spaces(Controller& controller, const std::vector<Nvme
 
 void NvmeControllers::start_disk(const Controller& controller, Disk& disk) {
   const FabricsOptions& options = controller.engine->options();
-  const DiskProcess::Options settings{
+  DiskProcess::Options settings{
       .url = fmt::format("nvme://{}/{}/{}", options.to.text(), options.subsystem, disk.space.id),
       .name = fmt::format("{}-nvme{}n{}", node_, controller.subsystem->number, disk.device),
       .more = {"--initiator", options.host}};
+  // The controller and the disk are one host to reservations.
+  if (!options.host_id.empty())
+    settings.more.insert(settings.more.end(), {"--host-id", options.host_id});
   auto process = DiskProcess::start(loop_, settings, [this] { has_changed_ = true; });
   if (process) {
     disk.process = std::move(*process);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "ulp/initiator/nvme/device_request.h"
 #include "ulp/initiator/nvme/nvme_controller.h"
 #include "ulp/initiator/nvme/nvme_files.h"
+#include "ulp/initiator/program_socket.h"
 
 namespace verbatim::ulp::initiator {
 
@@ -34,7 +36,10 @@ class NvmeControllers final : public service::Source {
   bool has(const std::string& path) const;
   /// write(2) to delete_controller, reset_controller or rescan_controller.
   void write(const std::string& path, std::string_view text, Done done);
-  void control(const std::string& device, const DeviceRequest& request, Controlled done);
+  void control(OpenFile file, const std::string& device, const DeviceRequest& request,
+               Controlled done);
+  /// The program has closed it.
+  void forget(OpenFile file) { positions_.erase(file); }
 
   bool is_idle() const { return controllers_.empty() && subsystems_.empty(); }
   /// Ends all of them; then it is idle.
@@ -80,7 +85,13 @@ class NvmeControllers final : public service::Source {
   Controller* find(std::uint32_t number) const;
   const Disk* find_disk(std::uint32_t subsystem, std::uint32_t device) const;
   Controller* of_subsystem(std::uint32_t subsystem) const;
-  void pass(Controller& controller, const DeviceRequest& request, Controlled done);
+  void control_disk(OpenFile file, const Disk& disk, Controller& controller,
+                    const DeviceRequest& request, Controlled done);
+  void pass_io(Controller& controller, const Disk* disk, const DeviceRequest& request,
+               Controlled done);
+  void move(OpenFile file, const Disk& disk, Controller& controller, const DeviceRequest& request,
+            const Controlled& done);
+  void seek(OpenFile file, const Disk& disk, const DeviceRequest& request, const Controlled& done);
 
   service::Loop& loop_;
   Adapter& adapter_;
@@ -88,6 +99,7 @@ class NvmeControllers final : public service::Source {
   const std::string node_;
   std::vector<std::unique_ptr<Controller>> controllers_;
   std::vector<std::unique_ptr<Subsystem>> subsystems_;
+  std::map<OpenFile, std::uint64_t> positions_;  // Of block devices that are read or written.
   bool has_changed_ = false;
 };
 

@@ -1,18 +1,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 
 #include <fmt/format.h>
 
+#include "ulp/initiator/nvme/device_answer.h"
 #include "ulp/initiator/nvme/nvme_controllers.h"
 
 /// What programs ask of devices and of files in /sys that exist while a controller does.
 namespace verbatim::ulp::initiator {
 namespace {
 
-// Numbers of ioctls of type 'N'.
-constexpr std::uint32_t kId = 0x40, kAdmin = 0x41, kReset = 0x44, kRescan = 0x46, kAdmin64 = 0x47;
 static_assert(DeviceRequest::kDataBytesMax <= Link::kBytes);
 
 std::optional<std::uint32_t> take_number(std::string_view& text) {
@@ -57,14 +55,6 @@ std::optional<DeviceName> device_of(std::string_view path) {
   const auto space = take_number(path);
   if (!space || !path.empty()) return {};
   return DeviceName{*first, space};
-}
-
-std::string answer_of(int result, std::uint64_t value = 0, ByteSpan data = {}) {
-  std::string text(sizeof result + sizeof value, '\0');
-  std::memcpy(text.data(), &result, sizeof result);
-  std::memcpy(text.data() + sizeof result, &value, sizeof value);
-  text.append(reinterpret_cast<const char*>(data.data()), data.size());
-  return text;
 }
 
 }  // namespace
@@ -123,45 +113,49 @@ void NvmeControllers::write(const std::string& path, std::string_view text, Done
   leave(*controller, loop_.now());
 }
 
-void NvmeControllers::control(const std::string& path, const DeviceRequest& request,
+void NvmeControllers::control(OpenFile file, const std::string& path, const DeviceRequest& request,
                               Controlled done) {
   const auto device = device_of(path);
-  if (device && device->space) {
-    const Disk* const disk = find_disk(device->first, *device->space);
-    if (disk == nullptr) return done(ENODEV, "");
-    if (request.number == kId) return done(0, answer_of(static_cast<int>(disk->space.id)));
-  }
-  Controller* const controller = !device         ? nullptr
-                                 : device->space ? of_subsystem(device->first)
-                                                 : find(device->first);
+  const bool is_disk = device && device->space;
+  const Disk* const disk = is_disk ? find_disk(device->first, *device->space) : nullptr;
+  if (is_disk && disk == nullptr) return done(ENODEV, "");
+  if (is_disk && request.call == DeviceCall::id)
+    return done(0, answer_of(static_cast<int>(disk->space.id)));
+  Controller* const controller = !device   ? nullptr
+                                 : is_disk ? of_subsystem(device->first)
+                                           : find(device->first);
   if (controller == nullptr) return done(ENODEV, "");
   const auto written = [done](int code) { done(code, answer_of(0)); };
   const std::string folder = fmt::format("/sys/class/nvme/nvme{}/", controller->number);
-  switch (request.number) {
-    case kAdmin:
-    case kAdmin64:
-      return pass(*controller, request, std::move(done));
-    case kReset:
+  switch (request.call) {
+    case DeviceCall::admin:
+    case DeviceCall::admin_64:
+      return controller->engine->ask(request.command, request.data_bytes, request.data,
+                                     passed(request, std::move(done)));
+    case DeviceCall::io:
+    case DeviceCall::io_64:
+      return pass_io(*controller, disk, request, std::move(done));
+    case DeviceCall::reset:
       return write(folder + "reset_controller", "1", written);
-    case kRescan:
+    case DeviceCall::rescan:
       return write(folder + "rescan_controller", "1", written);
     default:
-      return done(ENOTTY, "");
+      if (disk == nullptr || !path.starts_with("/dev/nvme")) return done(ENOTTY, "");
+      return control_disk(file, *disk, *controller, request, std::move(done));
   }
 }
 
-/// The status has the do-not-retry bit where the kernel has it.
-void NvmeControllers::pass(Controller& controller, const DeviceRequest& request, Controlled done) {
-  constexpr int kDoNotRetry = 0x4000;
-  controller.engine->ask(request.command, request.data_bytes, request.data,
-                         [done = std::move(done), is_from_device = request.is_from_device](
-                             const NvmeController::Answer& answer) {
-                           if (answer.code != 0) return done(answer.code, "");
-                           const int status = raw(answer.completion.status) |
-                                              (answer.completion.do_not_retry ? kDoNotRetry : 0);
-                           done(0, answer_of(status, answer.completion.result,
-                                             is_from_device ? answer.data : ByteSpan{}));
-                         });
+/// As Linux: a namespace's device takes commands to it alone, a controller's those to its only
+/// namespace.
+void NvmeControllers::pass_io(Controller& controller, const Disk* disk,
+                              const DeviceRequest& request, Controlled done) {
+  const auto& disks = controller.subsystem->disks;
+  if (disk == nullptr && disks.empty()) return done(ENOTTY, "");
+  if (disk == nullptr && disks.size() > 1) return done(EINVAL, "");
+  if ((disk == nullptr ? disks.front() : *disk).space.id != request.command.namespace_id)
+    return done(EINVAL, "");
+  controller.engine->ask_io(request.command, request.data_bytes, request.data,
+                            passed(request, std::move(done)));
 }
 
 }  // namespace verbatim::ulp::initiator

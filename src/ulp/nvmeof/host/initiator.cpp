@@ -204,6 +204,7 @@ void Initiator::on_step(const Completion& completion, TimeNs now, InitiatorOutpu
     case Step::controller:
       return take_controller(out);
     case Step::queues:
+      if (!settings_.has_disk) return begin_io(out);
       return identify(Step::space, IdentifyKind::space, settings_.namespace_id, out);
     case Step::space:
       return take_space(out);
@@ -220,7 +221,8 @@ void Initiator::on_step(const Completion& completion, TimeNs now, InitiatorOutpu
 
 void Initiator::take_capabilities(std::uint64_t capabilities, InitiatorOutput& out) {
   constexpr std::uint64_t kNvmCommands = std::uint64_t{1} << 37;
-  if (settings_.has_disk && (capabilities & kNvmCommands) == 0)
+  const bool has_io = settings_.has_disk || settings_.passes_io;
+  if (has_io && (capabilities & kNvmCommands) == 0)
     return close("the controller has no NVM command set: it is for discovery", true, out);
   const auto most = static_cast<std::uint32_t>(capabilities & 0xffff) + 1;  // MQES
   entries_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(entries_, most));
@@ -237,9 +239,10 @@ void Initiator::take_status(std::uint64_t status, TimeNs now, InitiatorOutput& o
 }
 
 void Initiator::take_controller(InitiatorOutput& out) {
-  found_ = decode_controller(
-      std::span<const std::byte, kIdentifyBytes>(scratch_.data(), kIdentifyBytes));
-  if (!settings_.has_disk) {
+  const std::span<const std::byte, kIdentifyBytes> page(scratch_.data(), kIdentifyBytes);
+  found_ = decode_controller(page);
+  names_ = decode_names(page);
+  if (!settings_.has_disk && !settings_.passes_io) {
     step_ = Step::serving;
     facts_.emplace();
     return;
@@ -313,7 +316,7 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
       }))
     return close("the target does not answer a command within 30 s", false, out);
   if (is_passing_ && elapsed(passed_at_, now) >= kCommandPatience)
-    return close("the target does not answer an admin command within 30 s", false, out);
+    return close("the target does not answer a program's command within 30 s", false, out);
   if (settings_.keep_alive_ms == 0 || elapsed(asked_at_, now) < keep_alive()) return;
   if (is_asked_)
     return close(fmt::format("the target does not answer Keep Alive within {} ms",
@@ -324,10 +327,11 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
   send_admin(kAdmin, {.opcode = AdminOpcode::keep_alive, .id = kKeepAliveId}, out);
 }
 
-bool Initiator::pass(AdminCommand command, const storage::PeerMemory& data, TimeNs now,
-                     InitiatorOutput& out) {
+bool Initiator::pass(Channel channel, AdminCommand command, const storage::PeerMemory& data,
+                     TimeNs now, InitiatorOutput& out) {
   arena_.clear();
-  if (step_ != Step::serving || is_closing_ || is_passing_) return false;
+  const bool has_queue = channel == kAdmin || (settings_.passes_io && !settings_.has_disk);
+  if (step_ != Step::serving || is_closing_ || is_passing_ || !has_queue) return false;
   is_passing_ = true;
   passed_at_ = now;
   command.id = kPassedId;
@@ -337,7 +341,7 @@ bool Initiator::pass(AdminCommand command, const storage::PeerMemory& data, Time
                     .address = data.address(),
                     .bytes = data.bytes(),
                     .key = data.remote_key};
-  send_admin(kAdmin, command, out);
+  send_admin(channel, command, out);
   return true;
 }
 

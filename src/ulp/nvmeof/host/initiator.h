@@ -16,7 +16,7 @@
 namespace verbatim::ulp::nvmeof {
 
 /// A host of NVMe over Fabrics: an admin queue (channel 0), one I/O queue (channel 1), one
-/// namespace; or the admin queue alone, for commands of the user's. Our keys are a region's, so no
+/// namespace; or the queues alone, for commands of the user's. Our keys are a region's, so no
 /// command lets the target invalidate one.
 ///
 ///     channel 0   Connect, CAP, CC, CSTS, identify, features ...........  keep alive
@@ -27,8 +27,9 @@ class Initiator final : public storage::Initiator {
     std::string subsystem, host;  // NQNs.
     std::array<std::byte, 16> host_id{};
     std::uint32_t namespace_id = 1;
-    std::uint16_t entries = 128;           // Of the I/O queue; the target may have fewer.
-    bool has_disk = true;                  // False: no I/O queue; a discovery controller will do.
+    std::uint16_t entries = 128;  // Of the I/O queue; the target may have fewer.
+    bool has_disk = true;    // False: commands of the user's are passed on; `facts()` say nothing.
+    bool passes_io = false;  // Without a disk: an I/O queue, too. Not of a discovery controller.
     std::uint32_t keep_alive_ms = 15'000;  // 0: none.
   };
   Initiator(Settings settings, const storage::PeerMemory& scratch);
@@ -47,13 +48,14 @@ class Initiator final : public storage::Initiator {
   void resume(TimeNs, storage::InitiatorOutput&) override {}
   void log_out(TimeNs now, storage::InitiatorOutput& out) override;
 
-  /// Without a disk, after the login: passes a command on, with `data` if it has some. False: one
-  /// is under way.
-  bool pass(AdminCommand command, const storage::PeerMemory& data, TimeNs now,
-            storage::InitiatorOutput& out);
+  /// Without a disk, after the login: passes a command on to the admin queue (channel 0) or the I/O
+  /// queue, with `data` if it has some. False: one is under way, or there is no such queue.
+  bool pass(storage::Channel channel, AdminCommand command, const storage::PeerMemory& data,
+            TimeNs now, storage::InitiatorOutput& out);
   /// Its answer, once.
   std::optional<Completion> take_answer() { return std::exchange(passed_answer_, {}); }
   std::uint16_t controller_id() const { return controller_; }
+  const FoundNames& names() const { return names_; }
   /// The target has answered a command of the login by a status that is no success.
   bool was_refused() const { return was_refused_; }
 
@@ -120,6 +122,7 @@ class Initiator final : public storage::Initiator {
   std::uint16_t controller_ = 0;
   std::uint16_t entries_;
   FoundController found_;
+  FoundNames names_;
   storage::DiskFacts known_;  // `facts_` when all is known.
   std::vector<Entry> io_;     // By the command's id, modulo the count.
   std::vector<std::uint16_t> free_;

@@ -17,11 +17,12 @@ class Bench {
   std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
 
  public:
-  explicit Bench(bool has_disk = true)
+  explicit Bench(bool has_disk = true, bool passes_io = false)
       : engine({.subsystem = "nqn.2026-01.test:s",
                 .host = "nqn.2026-01.test:h",
                 .entries = 4,
-                .has_disk = has_disk},
+                .has_disk = has_disk,
+                .passes_io = passes_io},
                {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
     engine.begin(0, out_);
     printed();
@@ -41,17 +42,20 @@ class Bench {
   std::string answer(Status status = Status::success) {
     return in({.command = command, .status = status}, Channel{1});
   }
+  std::string admin_identify(std::uint32_t capsule) {
+    memory_[77] = std::byte{8};
+    store_le(&memory_[536], std::uint32_t{0x100005});
+    store_le(&memory_[520], std::uint16_t{0x0c});
+    store_le(&memory_[1792], capsule / 16);
+    return admin(0);
+  }
   /// Through the login, for a disk of 1,000 blocks; commands take `capsule` bytes.
   void log_in(std::uint32_t capsule = 4160) {
     admin(1);                              // Connect
     admin(std::uint64_t{1} << 37 | 0x7f);  // CAP
     admin(0);                              // CC
     admin(1);                              // CSTS
-    memory_[77] = std::byte{8};
-    store_le(&memory_[536], std::uint32_t{0x100005});
-    store_le(&memory_[520], std::uint16_t{0x0c});
-    store_le(&memory_[1792], capsule / 16);
-    admin(0);  // Identify
+    admin_identify(capsule);
     admin(0);  // Set Features
     store_le(&memory_[0], std::uint64_t{1000});
     memory_[130] = std::byte{9};
@@ -77,9 +81,9 @@ class Bench {
     return printed();
   }
 
-  std::string pass(AdminOpcode opcode, std::uint32_t bytes) {
+  std::string pass(AdminOpcode opcode, std::uint32_t bytes, Channel channel = Channel{0}) {
     const storage::PeerMemory data{{memory_.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}};
-    if (!engine.pass({.opcode = opcode}, data, now, out_)) return "busy";
+    if (!engine.pass(channel, {.opcode = opcode}, data, now, out_)) return "busy";
     return printed();
   }
 
@@ -230,7 +234,29 @@ TEST(NvmeHost, WithoutADiskCommandsOfTheUsersArePassed) {
   EXPECT_EQ(bench.pass(AdminOpcode::identify, 0), "06");
   EXPECT_EQ(bench.on_time(10 * kSecond), "18");
   bench.in({.command = CommandId{2}});
-  EXPECT_EQ(bench.on_time(31 * kSecond), "the target does not answer an admin command within 30 s");
+  EXPECT_EQ(bench.on_time(31 * kSecond),
+            "the target does not answer a program's command within 30 s");
+}
+
+TEST(NvmeHost, CommandsArePassedToAnIoQueueWithoutADisk) {
+  Bench bench(false, true);
+  bench.admin(7);                              // Connect
+  bench.admin(std::uint64_t{1} << 37 | 0x7f);  // CAP
+  bench.admin(0);
+  bench.admin(1);
+  EXPECT_EQ(bench.admin_identify(4160), "09") << "Set Features";
+  EXPECT_EQ(bench.admin(0), "connect 1") << "no namespace is asked for";
+  storage::InitiatorOutput out;
+  bench.engine.on_established(Channel{1}, {}, 0, out);
+  ASSERT_EQ(bench.engine.facts(), nullptr);
+  bench.in({}, Channel{1});
+  ASSERT_NE(bench.engine.facts(), nullptr);
+  EXPECT_EQ(bench.pass(AdminOpcode{0x02}, 512, Channel{1}), "02 512 bytes key 78");
+  EXPECT_EQ(bench.pass(AdminOpcode::identify, 0), "busy") << "one at a time on both queues";
+  bench.in({.command = CommandId{3}, .status = Status::lba_out_of_range}, Channel{1});
+  ASSERT_EQ(bench.engine.take_answer()->status, Status::lba_out_of_range);
+  EXPECT_EQ(bench.in({.command = CommandId{3}}, Channel{1}),
+            "the target answers command 3, which is not under way");
 }
 
 }  // namespace

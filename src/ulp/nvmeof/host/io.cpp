@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@ using Kind = storage::DiskRequest::Kind;
 namespace {
 
 constexpr Channel kIo{1};
+constexpr CommandId kPassedId{3};
 
 struct ErrorRow {
   Status status{};
@@ -62,6 +64,8 @@ void Initiator::on_io(const Completion& completion, InitiatorOutput& out) {
     facts_ = known_;
     return;
   }
+  if (completion.command == kPassedId && !settings_.has_disk && std::exchange(is_passing_, false))
+    return static_cast<void>(passed_answer_ = completion);
   if (io_.empty()) return close("an answer on a queue that is not connected", false, out);
   const std::uint16_t index = raw(completion.command) % entries_;
   Entry& entry = io_[index];

@@ -5,10 +5,10 @@
 namespace verbatim::ulp::nvmeof {
 namespace {
 
-constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;             // LPA
-constexpr std::uint32_t kHostIdOf128Bits = 0x01;                         // CTRATT
-constexpr std::uint16_t kDiscards = 0x04, kWriteZeroes = 0x08;           // ONCS
-constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;  // SGLS
+constexpr std::uint8_t kLogEffects = 0x02, kLogParts = 0x04;                      // LPA
+constexpr std::uint32_t kHostIdOf128Bits = 0x01;                                  // CTRATT
+constexpr std::uint16_t kDiscards = 0x04, kWriteZeroes = 0x08, kReserves = 0x20;  // ONCS
+constexpr std::uint32_t kSgl = 0x01, kKeyed = 0x04, kOffset = 0x100000;           // SGLS
 constexpr std::byte kUuidDescriptor{3}, kCommandSetDescriptor{4};
 
 /// Text without a final zero, and spaces behind it (section 1.5).
@@ -41,6 +41,7 @@ void encode(const ControllerData& data, IdentifyPage out) {
   out[259] = static_cast<std::byte>(data.async_events - 1);
   out[260] = std::byte{0x03};  // FRMW: one slot, which is read-only.
   out[261] = std::byte{kLogEffects | kLogParts};
+  out[262] = static_cast<std::byte>(data.error_entries - 1);
   store_le(&out[320], std::uint16_t{10});  // KAS: keep alive in steps of a second.
   store_le(&out[514], data.commands);
   store_le(&out[536], kSgl | kKeyed | kOffset);
@@ -54,7 +55,8 @@ void encode(const ControllerData& data, IdentifyPage out) {
   out[512] = std::byte{0x66};  // SQES, CQES: 64 and 16 bytes.
   out[513] = std::byte{0x44};
   store_le(&out[516], data.namespaces);
-  store_le(&out[520], static_cast<std::uint16_t>(kDiscards | kWriteZeroes));
+  store_le(&out[520], static_cast<std::uint16_t>(kDiscards | kWriteZeroes |
+                                                 (data.has_reservations ? kReserves : 0)));
   out[525] = std::byte{0x01};  // VWC: files and their disks have caches; Flush makes writes stable.
   store_le(&out[540], data.namespaces);  // MNAN
   if (data.access_groups == 0) return;
@@ -69,6 +71,8 @@ void encode(const SpaceData& data, IdentifyPage out) {
   std::ranges::fill(out, std::byte{});
   for (const std::size_t at : {0, 8, 16}) store_le(&out[at], data.blocks);  // NSZE, NCAP, NUSE
   out[30] = std::byte{0x01};  // NMIC: several controllers may have it.
+  // RESCAP: all types, the key is ignored as version 1.3 says; they outlive a loss of power.
+  if (data.can_reserve) out[31] = std::byte{0xfe} | std::byte{data.reservations_last};
   store_le(&out[92], data.access_group);
   out[99] = std::byte{data.is_read_only};
   std::ranges::copy(data.uuid, &out[104]);

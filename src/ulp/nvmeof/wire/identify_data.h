@@ -39,6 +39,8 @@ struct ControllerData {
   std::uint32_t namespaces = 0;      // NN
   std::uint32_t capsule_bytes = 64;  // Of a command with its data.
   std::uint32_t notices = 0;         // OAES
+  std::uint8_t error_entries = 1;    // ELPE + 1
+  bool has_reservations = false;     // Of some namespace.
   std::uint32_t access_groups = 0;   // ANAGRPMAX, NANAGRPID; 0: no access states are told.
 };
 void encode(const ControllerData& data, IdentifyPage out);
@@ -50,6 +52,7 @@ struct SpaceData {
   bool is_read_only = false;
   std::uint32_t access_group = 0;
   Uuid uuid{};  // Also its NGUID.
+  bool can_reserve = false, reservations_last = false;
 };
 void encode(const SpaceData& data, IdentifyPage out);
 

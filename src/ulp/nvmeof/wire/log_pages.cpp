@@ -34,8 +34,9 @@ void put_log_request(const LogRequest& request, AdminCommand& command) {
                     static_cast<std::uint32_t>(request.offset >> 32)};
 }
 
-void encode_health(LogBlock out) {
+void encode_health(std::uint64_t errors, LogBlock out) {
   std::ranges::fill(out, std::byte{});
+  store_le(&out[176], errors);
   store_le(&out[1], std::uint16_t{300});  // Kelvin.
   out[3] = std::byte{100};                // Spare in percent, and its threshold.
   out[4] = std::byte{10};
@@ -48,7 +49,7 @@ void encode_firmware(std::string_view revision, LogBlock out) {
   put_text(revision, &out[8], 8);
 }
 
-void encode_effects(std::uint64_t block, LogBlock out) {
+void encode_effects(std::uint64_t block, bool has_reservations, LogBlock out) {
   std::ranges::fill(out, std::byte{});
   const auto supports = [&](std::size_t opcode, std::uint32_t effects = 0) {
     store_le(&out[4 * opcode], kSupported | effects);
@@ -65,7 +66,33 @@ void encode_effects(std::uint64_t block, LogBlock out) {
     supports(raw(Opcode::write), kChangesBlocks);
     supports(raw(Opcode::write_zeroes), kChangesBlocks);
     supports(raw(Opcode::dataset_management), kChangesBlocks);
+    if (!has_reservations) return;
+    for (const Opcode opcode : {Opcode::reservation_register, Opcode::reservation_report,
+                                Opcode::reservation_acquire, Opcode::reservation_release})
+      supports(raw(opcode));
   }
+}
+
+void put_error(const ErrorEntry& entry, LogBlockWriter& out) {
+  constexpr std::uint16_t kNoPlace = 0xffff;  // Of the wrong field in the command.
+  constexpr std::uint16_t kDoNotRetry = 0x8000;
+  out.put(entry.count);
+  out.put(entry.queue);
+  out.put(raw(entry.command));
+  out.put(static_cast<std::uint16_t>(raw(entry.status) << 1 | kDoNotRetry));
+  out.put(kNoPlace);
+  out.put(entry.block);
+  out.put(entry.space);
+  for (int i = 0; i < 36; ++i) out.put(std::uint8_t{0});
+}
+
+void put_reservation(const ReservationLogEntry& entry, LogBlockWriter& out) {
+  out.put(entry.count);
+  out.put(entry.event);
+  out.put(entry.more);
+  out.put(std::uint16_t{0});
+  out.put(entry.space);
+  for (int i = 0; i < 48; ++i) out.put(std::uint8_t{0});
 }
 
 void put_access_header(std::uint64_t changes, std::uint16_t groups, LogBlockWriter& out) {

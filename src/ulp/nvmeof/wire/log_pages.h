@@ -20,6 +20,7 @@ enum class LogPage : std::uint8_t {
   effects = 0x05,
   access_states = 0x0c,
   discovery = 0x70,
+  reservations = 0x80,
 };
 
 inline constexpr std::size_t kLogBlockBytes = 1024;
@@ -37,10 +38,10 @@ LogRequest log_request_of(const AdminCommand& command);
 void put_log_request(const LogRequest& request, AdminCommand& command);
 
 /// Block 0 of each; what is not said is zero. `health` says: no warning, 300 K, no wear.
-void encode_health(LogBlock out);
+void encode_health(std::uint64_t errors, LogBlock out);
 void encode_firmware(std::string_view revision, LogBlock out);
 /// Block 0 has the admin commands, block 1 those of I/O.
-void encode_effects(std::uint64_t block, LogBlock out);
+void encode_effects(std::uint64_t block, bool has_reservations, LogBlock out);
 
 /// Writes little-endian values one after the other, of which one block is kept.
 class LogBlockWriter {
@@ -61,6 +62,27 @@ class LogBlockWriter {
   const LogBlock out_;
   std::uint64_t at_ = 0;
 };
+
+/// An entry of the error log, 64 bytes (figure 198): a command that was refused.
+struct ErrorEntry {
+  std::uint64_t count = 0;  // From 1 on: errors of the controller so far.
+  std::uint16_t queue = 0;
+  CommandId command{};
+  Status status{};
+  std::uint64_t block = 0;
+  std::uint32_t space = 0;
+};
+void put_error(const ErrorEntry& entry, LogBlockWriter& out);
+
+/// What the reservation notification log page has, 64 bytes (figure 231): the oldest notice that
+/// was not read yet. `count` skips those that were lost.
+struct ReservationLogEntry {
+  std::uint64_t count = 0;
+  std::uint8_t event = 0;
+  std::uint8_t more = 0;  // Notices behind it.
+  std::uint32_t space = 0;
+};
+void put_reservation(const ReservationLogEntry& entry, LogBlockWriter& out);
 
 /// A group of namespaces, and how they are reached by one port (asymmetric namespace access).
 enum class AccessState : std::uint8_t {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/types.h"
 #include "ulp/scsi/reservations/reservations.h"
@@ -32,6 +34,11 @@ bool is_type(unsigned type) {
           type <= raw(exclusive_access_all_registrants));
 }
 
+bool specifies_ports(Action action, ByteSpan parameters) {
+  return action == Action::enroll && parameters.size() > kParameterBytes &&
+         (std::to_integer<unsigned>(parameters[20]) & kSpecifiesPorts) != 0;
+}
+
 }  // namespace
 
 struct Reservations::Change {
@@ -51,7 +58,8 @@ Answer Reservations::change(const Nexus& nexus, const Cdb& cdb, ByteSpan paramet
   const auto action = static_cast<Action>(cdb.bytes[1] & 0x1f);
   const bool moves = action == Action::enroll_and_move;
   if (here == nullptr) return kConflict;
-  if (moves ? parameters.size() < kParameterBytes : parameters.size() != kParameterBytes)
+  if (moves || specifies_ports(action, parameters) ? parameters.size() < kParameterBytes
+                                                   : parameters.size() != kParameterBytes)
     return refusal(illegal_request(SenseCode::parameter_list_length_error));
   const bool has_type = action == Action::reserve || action == Action::release ||
                         action == Action::preempt || action == Action::preempt_and_abort;
@@ -104,15 +112,22 @@ Answer Reservations::enroll(const Change& change) {
   const bool is_new = change.registrant == all.size();
   if (change.action == Action::enroll && change.key != (is_new ? 0 : all[change.registrant].key))
     return kConflict;
-  if ((flags & kSpecifiesPorts) != 0) return refusal(invalid_parameter(20, 3));
+  const bool specifies = specifies_ports(change.action, change.parameters);
+  // Only of who registers anew (table 56).
+  if ((flags & kSpecifiesPorts) != 0 && (!specifies || !is_new || change.action_key == 0))
+    return refusal(invalid_parameter(20, 3));
   if ((flags & kAllPorts) != 0) return refusal(invalid_parameter(20, 2));
   const bool lasts = (flags & kLasts) != 0;
   if (lasts && keeper_ == nullptr) return refusal(invalid_parameter(20, 0));
   if (is_new && change.action_key == 0) return {};
-  if (is_new && all.size() == kRegistrantsMax)
+  std::vector<InitiatorPort> ports;
+  if (specifies && !read_ports(change, ports)) return refusal(invalid_parameter(24));
+  if (is_new && all.size() + ports.size() >= kRegistrantsMax)
     return refusal(illegal_request(SenseCode::insufficient_registration_resources));
   if (is_new) {
     all.push_back({change.port, change.action_key});
+    for (const InitiatorPort& port : ports)
+      if (registrant_of(port) == all.size()) all.push_back({port, change.action_key});
   } else if (change.action_key == 0) {
     remove(change.registrant, &change.nexus);
   } else {
@@ -122,6 +137,25 @@ Answer Reservations::enroll(const Change& change) {
   if (is_kept_ && !lasts && keeper_ != nullptr) keeper_->keep(nullptr);
   is_kept_ = lasts;
   return {};
+}
+
+/// SPEC_I_PT: the length of TransportIDs, and these, of initiators that need not be there. False:
+/// one of them is none.
+bool Reservations::read_ports(const Change& change, std::vector<InitiatorPort>& ports) {
+  constexpr std::size_t kLengthAt = kParameterBytes, kFirstAt = kLengthAt + 4;
+  const ByteSpan all = change.parameters;
+  if (all.size() < kFirstAt || load_be<std::uint32_t>(&all[kLengthAt]) != all.size() - kFirstAt)
+    return false;
+  for (ByteSpan left = all.subspan(kFirstAt); !left.empty();) {
+    const std::size_t bytes = transport_id_bytes(left);
+    InitiatorPort port = read_transport_id(left.first(std::min(bytes, left.size())));
+    if (port.name.empty() || bytes > left.size()) return false;
+    port.target = change.port.target;
+    port.target_id = change.port.target_id;
+    ports.push_back(std::move(port));
+    left = left.subspan(bytes);
+  }
+  return true;
 }
 
 Answer Reservations::take(const Change& change) {

@@ -118,7 +118,7 @@ void Reservations::report(const Cdb& cdb, DataWriter& out) const {
   const unsigned action = cdb.bytes[1] & 0x1f;
   if (action == kReportCapabilities) {
     out.put<std::uint16_t>(8);
-    out.byte(keeper_ != nullptr ? 0x01 : 0);                    // PTPL_C.
+    out.byte(0x08 | (keeper_ != nullptr ? 0x01 : 0));           // SIP_C, PTPL_C.
     out.byte(0x80 | (keeper_ != nullptr && is_kept_ ? 1 : 0));  // TMV, PTPL_A.
     out.put<std::uint16_t>(0xea01);                             // All types.
     return out.zeros(2);

@@ -45,6 +45,8 @@ WhileReserved allowed_while_reserved(Operation operation);
 void write_transport_id(const InitiatorPort& port, DataWriter& out);
 /// Without a name: the bytes are no TransportID of a protocol that is served.
 InitiatorPort read_transport_id(ByteSpan bytes);
+/// Of the TransportID that the bytes begin with, at least 4.
+std::size_t transport_id_bytes(ByteSpan bytes);
 
 /// What is registered and reserved with a disk, whichever ports and protocols show it: units of one
 /// disk share it. Registrations stay when their initiators log out.
@@ -120,6 +122,7 @@ class Reservations {
   std::size_t registrant_of(const InitiatorPort& port) const;
 
   Answer enroll(const Change& change);
+  static bool read_ports(const Change& change, std::vector<InitiatorPort>& ports);
   Answer take(const Change& change);
   Answer give_up(const Change& change);
   Answer clear(const Change& change);

@@ -97,7 +97,34 @@ TEST_F(ReservationsTest, WhatIsNotOfferedIsRefused) {
   EXPECT_EQ(b.out("5f000000000000000000", 0), "check 5/1a00") << "no parameters";
   EXPECT_EQ(b.parameters("5f000000000000001700", std::string(46, '0')), "check 5/1a00");
   EXPECT_EQ(b.in("5e040000000000001000", 16), "check 5/2400 @1.4") << "no such action";
-  EXPECT_EQ(b.data("5e020000000000001000"), "00080080ea010000");
+  EXPECT_EQ(b.data("5e020000000000001000"), "00080880ea010000");
+}
+
+/// SPEC_I_PT: an initiator registers others with itself, all or none.
+TEST_F(ReservationsTest, OthersAreRegisteredByTheirTransportIds) {
+  const auto id = [](const char* name) {
+    std::string text(name);
+    text.resize(20, '\0');
+    return "05000014" + hex_of(std::as_bytes(std::span(text)));
+  };
+  const auto enroll = [&](NexusId nexus, std::uint64_t key, const std::string& ids,
+                          std::size_t more = 0) {
+    const std::size_t bytes = ids.size() / 2;
+    return b.parameters(fmt::format("5f0000000000{:06x}00", 28 + bytes),
+                        parameters(key, 0xa, 0x08) + fmt::format("{:08x}", bytes + more) + ids,
+                        nexus);
+  };
+  const std::string second = id("iqn.2026-01.test:1"), absent = id("iqn.2026-01.test:9");
+  EXPECT_EQ(enroll(kFirst, 0, second, 4), "check 5/2600 p24") << "another length";
+  EXPECT_EQ(enroll(kFirst, 0, second + "0f000000"), "check 5/2600 p24") << "no protocol of ours";
+  EXPECT_EQ(enroll(kFirst, 0, second.substr(0, 8)), "check 5/2600 p24") << "cut";
+  EXPECT_EQ(keys(), "0000000000000000") << "none of them";
+  EXPECT_EQ(enroll(kFirst, 0, second + absent), "good");
+  EXPECT_EQ(keys(), "0000000100000018000000000000000a000000000000000a000000000000000a");
+  EXPECT_EQ(enroll(kFirst, 0xa, second), "check 5/2600 p20.3") << "it is registered";
+  ASSERT_EQ(out(kReserve, kFirst, 0xa, 0, 6), "good");
+  EXPECT_EQ(read(kSecond), "read +0 512");
+  EXPECT_EQ(read(kThird), "conflict");
 }
 
 TEST_F(ReservationsTest, PreemptTakesOverAndTellsWhoIsRemoved) {

@@ -44,6 +44,12 @@ void write_transport_id(const InitiatorPort& port, DataWriter& out) {
   out.text(text, bytes, '\0');
 }
 
+std::size_t transport_id_bytes(ByteSpan bytes) {
+  const bool is_iscsi =
+      bytes.size() >= 4 && (bytes[0] & std::byte{0x0f}) == static_cast<std::byte>(Protocol::iscsi);
+  return is_iscsi ? 4 + load_be<std::uint16_t>(&bytes[2]) : kSrpBytes;
+}
+
 InitiatorPort read_transport_id(ByteSpan bytes) {
   if (bytes.size() < 4) return {};
   const unsigned first = std::to_integer<unsigned>(bytes[0]);

@@ -60,7 +60,8 @@ void link_saved(const std::string& folder, const std::string& kept) {
 
 }  // namespace
 
-LiveTree::LiveTree() : tree_(*this) {
+LiveTree::LiveTree(target_tree::KernelVersion kernel) : tree_(*this) {
+  tree_.use_kernel(kernel);
   tree_.add("rdma_cm", target_tree::kRdmaCm);
   tree_.add("nvmet", target_tree::kNvmet);
   tree_.add("target", target_tree::kLio);

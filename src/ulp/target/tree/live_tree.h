@@ -22,7 +22,7 @@ namespace verbatim::ulp::target {
 ///            '------ reads ------> TreeFolder <-'
 class LiveTree final : private target_tree::Hooks {
  public:
-  LiveTree();
+  explicit LiveTree(target_tree::KernelVersion kernel = {});
   ~LiveTree() override;
 
   /// `top`: "target/iscsi". Parts outlive the tree, and are settled in the order in which they are

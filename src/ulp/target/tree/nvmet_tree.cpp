@@ -6,7 +6,10 @@
 #include <charconv>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
+#include "ulp/target/kept_reservations.h"
 #include "ulp/target_tree/parsers.h"
 
 namespace verbatim::ulp::target {
@@ -126,6 +129,7 @@ void NvmetTree::settle(const Node* top, std::string_view /*changed*/) {
     }
     subsystem->set_serial(text_of(*node, "attr_serial"));
     subsystem->set(settings_of(*top, *node));
+    keep_reservations(*node, *subsystem);
     target_.refresh(*subsystem);
   }
   runner_.wake();
@@ -156,10 +160,23 @@ nvmeof::SubsystemSettings NvmetTree::settings_of(const Node& top, const Node& su
         .blocks = geometry.bytes / geometry.block_bytes,
         .block_shift = static_cast<std::uint8_t>(std::countr_zero(geometry.block_bytes)),
         .is_read_only = geometry.is_read_only,
-        .group = static_cast<std::uint32_t>(number_of(*space, "ana_grpid"))};
+        .group = static_cast<std::uint32_t>(number_of(*space, "ana_grpid")),
+        .can_reserve = space->is_set("resv_enable")};
     settings.uuids[id] = uuid_of(text_of(*space, "device_uuid"));
   }
   return settings;
+}
+
+void NvmetTree::keep_reservations(const Node& node, nvmeof::Subsystem& subsystem) const {
+  if (folder_.empty()) return;
+  for (const auto& space : node.child("namespaces")->children) {
+    const auto id = target_tree::number_of(space->name).value_or(0);
+    const auto found = subsystem.find(static_cast<std::uint32_t>(id));
+    if (!found || found->reservations == nullptr || found->reservations->has_keeper()) continue;
+    KeptNvmeReservations::attach(
+        fmt::format("{}/reservations/nvme-{}.json", folder_, text_of(*space, "device_uuid")),
+        *found->reservations);
+  }
 }
 
 void NvmetTree::collect() {

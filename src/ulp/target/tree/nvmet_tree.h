@@ -20,6 +20,9 @@ class NvmetTree final : public TreePart {
             std::uint32_t receives)
       : target_(target), runner_(runner), driver_(driver), devices_(devices), receives_(receives) {}
 
+  /// Where reservations are kept that outlive the process. Without it, none are.
+  void keep_in(std::string folder) { folder_ = std::move(folder); }
+
   int on_write(const target_tree::Node& directory, std::string_view attribute,
                std::string_view value) override;
   int on_remove(const target_tree::Node& directory) override;
@@ -39,6 +42,8 @@ class NvmetTree final : public TreePart {
   int listen(const target_tree::Node& port);
   nvmeof::SubsystemSettings settings_of(const target_tree::Node& top,
                                         const target_tree::Node& subsystem) const;
+  /// By the namespace's UUID, which stays when the tree is restored.
+  void keep_reservations(const target_tree::Node& node, nvmeof::Subsystem& subsystem) const;
   /// Frees what no connection uses any more.
   void collect();
 
@@ -47,6 +52,7 @@ class NvmetTree final : public TreePart {
   rdma::Driver& driver_;
   TreeDevices& devices_;
   const std::uint32_t receives_;
+  std::string folder_;
   std::map<std::string, nvmeof::Subsystem*> subsystems_;  // The engine's, by NQN.
   std::map<std::string, Port> ports_;                     // That listen.
   std::vector<std::unique_ptr<nvmeof::Portal>> old_portals_;

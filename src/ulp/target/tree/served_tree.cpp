@@ -25,7 +25,8 @@ ServedTree::ServedTree(const Engines& engines)
                engines.iscsi.tcp()),
       iscsi_(engines.iscsi.sessions(), engines.runner, portals_, devices_),
       nvmet_(engines.nvme, engines.runner, engines.driver, devices_, engines.nvme_receives),
-      srpt_(engines.srp, engines.runner, engines.driver.device(), devices_) {
+      srpt_(engines.srp, engines.runner, engines.driver.device(), devices_),
+      tree_(engines.kernel) {
   tree_.add("target/core", devices_);
   tree_.add("target/iscsi", iscsi_);
   tree_.add("target/srpt", srpt_);
@@ -42,6 +43,7 @@ Result<void> ServedTree::open(service::Loop& loop, const std::string& name) {
   if (!folder) return std::unexpected(folder.error());
   unsetenv("VERBATIM_TARGET");  // Started by a program that sees a tree, it would ask itself.
   devices_.keep_in(kept_folder(name));
+  nvmet_.keep_in(kept_folder(name));
   return tree_.open(loop, *folder, kept_folder(name));
 }
 

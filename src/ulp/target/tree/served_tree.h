@@ -19,7 +19,8 @@ struct Engines {
   IscsiPart& iscsi;
   SrpPart& srp;
   nvmeof::Target& nvme;
-  std::uint32_t nvme_receives = 0;  // Of all connections together.
+  std::uint32_t nvme_receives = 0;      // Of all connections together.
+  target_tree::KernelVersion kernel{};  // Whose tree programs see.
 };
 
 /// The tree of a process, with all of its parts.
