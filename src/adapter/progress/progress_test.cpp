@@ -120,6 +120,7 @@ TEST_F(ProgressTest, AProgramThatAttendsReceivesAllByItself) {
   }
   EXPECT_EQ(std::set{std::this_thread::get_id()}, attended.receivers);
   progress.reset();
+  Attention::end();
 }
 
 TEST_F(ProgressTest, OutputIsSentOnceHoweverOftenItWasNoted) {
