@@ -334,7 +334,6 @@ void Link::read_packets() {
   }
   in_batch_ = false;
   queue_->flush();
-  looks_ = true;
 }
 
 TimeNs Link::deadline() const {

@@ -123,9 +123,7 @@ void Link::carry_out() {
     answer(question);
   }
   answers_ = false;
-  if (in_batch_) return;
-  queue_->flush();
-  looks_ = true;
+  if (!in_batch_) queue_->flush();
 }
 
 /// Outputs with a packet, which is valid until the next input. False: it has none.
@@ -158,6 +156,7 @@ bool Link::send(const SendPacket& datagram) {
 
 void Link::count_sent(ByteSpan packet, bool is_taken) {
   if (!is_taken) return;
+  looks_ = true;
   ++counters_.sent;
   counters_.sent_bytes += packet.size();
 }
