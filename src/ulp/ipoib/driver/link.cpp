@@ -144,7 +144,7 @@ Result<std::uint16_t> Link::pkey_index() const {
                             raw(options_.pkey), fmt::join(has, ", ")));
 }
 
-/// Our libibverbs lets this thread attend to packets itself (dropin/ibverbs/attend.cpp).
+/// Our libibverbs lets this thread attend to packets itself (dropin/ibverbs/data/attend.cpp).
 Result<void> Link::attend() {
   auto* const attend = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "verbatim_attend"));
   packets_ = attend == nullptr ? -1 : attend();
