@@ -3,10 +3,14 @@
 #include <atomic>
 #include <future>
 #include <map>
+#include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+
+#include "adapter/progress/attention.h"
 
 namespace verbatim::adapter {
 namespace {
@@ -48,6 +52,24 @@ class Eventful final : public Source {
   std::promise<void> received;
 };
 
+/// As a link in shared memory: says before a thread sleeps that something has come, and notes who
+/// received it.
+class Attended final : public Source {
+ public:
+  std::size_t receive(TimeNs /*now*/) override {
+    eventfd_t value = 0;
+    if (eventfd_read(event.get(), &value) != 0) return 0;
+    receivers.insert(std::this_thread::get_id());
+    return 1;
+  }
+  bool begin_sleep() override {
+    pollfd readable{.fd = event.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&readable, 1, 0) == 0;
+  }
+  UniqueFd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::set<std::thread::id> receivers;
+};
+
 class ProgressTest : public testing::Test {
  protected:
   void SetUp() override { make({}); }
@@ -78,6 +100,27 @@ TEST_F(ProgressTest, APollAsksEachSourceOnce) {
   EXPECT_EQ(1, source.turns);
   EXPECT_EQ(1, other.turns);
   progress.reset();
+}
+
+/// But the background thread serves its timers; after that it has gone round once.
+TEST_F(ProgressTest, AProgramThatAttendsReceivesAllByItself) {
+  const int descriptor = Attention::begin();
+  tasks.tasks[Qpn(2)] = &task;
+  progress->arm_timer(monotonic_now() + kMillisecond, Qpn(2));
+  ASSERT_EQ(std::future_status::ready, task.timer.get_future().wait_for(kPatience));
+  Attended attended;
+  progress->add(attended);
+  ASSERT_TRUE(progress->listen(attended.event.get()));
+  for (int i = 0; i < 100; ++i) {
+    eventfd_write(attended.event.get(), 1);
+    pollfd readable{.fd = descriptor, .events = POLLIN, .revents = 0};
+    ASSERT_EQ(1, ::poll(&readable, 1, -1));
+    progress->serve_events();
+    EXPECT_TRUE(attended.begin_sleep()) << "something was left when the program went to sleep";
+  }
+  EXPECT_EQ(std::set{std::this_thread::get_id()}, attended.receivers);
+  progress.reset();
+  Attention::end();
 }
 
 TEST_F(ProgressTest, OutputIsSentOnceHoweverOftenItWasNoted) {

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "adapter/progress/attention.h"
 #include "base/time.h"
 
 namespace verbatim::adapter {
@@ -113,7 +114,7 @@ void CompletionQueue::notify_channel() {
   std::uint32_t expected = CompletionRing::notifying;
   const bool is_due = ring_->armed.compare_exchange_strong(expected, CompletionRing::not_armed,
                                                            std::memory_order_acq_rel);
-  if (is_due && channel_ != nullptr) channel_->push(this);
+  if (is_due && channel_ != nullptr && !Attention::is_here()) channel_->push(this);
 }
 
 std::uint64_t CompletionQueue::number_of_oldest() const {

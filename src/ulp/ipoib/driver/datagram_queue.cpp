@@ -8,8 +8,6 @@
 namespace verbatim::ulp::ipoib {
 namespace {
 
-constexpr std::size_t kChain = 32;
-
 /// The part of a buffer in which these bytes are.
 Slice part_of(Slice buffer, ByteSpan bytes) {
   buffer.data += bytes.data() - buffer.data;

@@ -50,13 +50,19 @@ class DatagramQueue {
   void close(WayId way);
   /// Posts as much as there is room for.
   void flush();
+  /// The same as soon as there is a chain: bytes are sent while they are in the cache.
+  void flush_chain() {
+    if (queued() >= kChain) flush();
+  }
   /// After completions: gives buffers back, and posts more.
   void on_ended();
 
-  bool has_room() const { return buffers_.free_count() > 0 && has_room_for(Cut::kSegmentsMax); }
+  /// For packets of the kernel's: what the adapter does not take waits better there.
+  bool has_room() const { return buffers_.free_count() > 0 && queued() < kChain; }
   std::uint64_t dropped() const { return dropped_; }
 
  private:
+  static constexpr std::size_t kChain = 32;  // Datagrams that are posted with one call.
   struct Queued {
     rdma::DestinationId to{};
     Qpn qpn{};

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/epoll.h>
@@ -21,7 +22,7 @@ constexpr int kPacketsOfATurn = 64;
 constexpr TimeNs kJoinAgain = 2 * kSecond;
 /// Datagrams that wait for this process: the window of a TCP connection (net.ipv4.tcp_rmem: 6 MiB)
 /// fits, for what finds no receive is lost. Connected mode has few. And those that the adapter has.
-constexpr std::uint32_t kReceives = 4096, kReceivesConnected = 1024, kSends = 512;
+constexpr std::uint32_t kReceives = 4096, kReceivesConnected = 1024, kSends = 128;
 /// As other cards' interfaces; a TUN's are 500.
 constexpr std::uint32_t kQueueLength = 1000;
 /// Cards with Enhanced IPoIB, by their PCI numbers.
@@ -143,8 +144,28 @@ Result<std::uint16_t> Link::pkey_index() const {
                             raw(options_.pkey), fmt::join(has, ", ")));
 }
 
+/// Our libibverbs lets this thread attend to packets itself (dropin/ibverbs/data/attend.cpp).
+Result<void> Link::attend() {
+  auto* const attend = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "verbatim_attend"));
+  packets_ = attend == nullptr ? -1 : attend();
+  if (packets_ < 0) return {};
+  return loop_.watch(packets_, EPOLLIN, [this](std::uint32_t, TimeNs) { looks_ = true; });
+}
+
+/// No event wakes the driver for what has come, nor for what posts of this thread have completed;
+/// while it is awake it looks by itself. One that has found nothing stays asleep: what comes from
+/// now on is to wake it again.
+void Link::serve_packets(TimeNs now) {
+  if (!std::exchange(looks_, false) || packets_ < 0 || is_driver_awake()) return;
+  driver_->on_time(now);
+  if (is_driver_awake()) return;
+  (void)driver_->completions().arm();
+  driver_->on_time(now);
+}
+
 Result<void> Link::watch() {
   if (auto attached = driver_->attach(loop_); !attached) return attached;
+  if (auto attends = attend(); !attends) return attends;
   loop_.add(*management_);
   loop_.add(*this);
   auto watched = loop_.watch(management_->descriptor(), EPOLLIN,
@@ -165,6 +186,7 @@ Link::~Link() {
   address_answers_.reset();
   sender_.reset();
   loop_.unwatch(interface_.descriptor());
+  loop_.unwatch(packets_);
   loop_.unwatch(kernel_.descriptor());
   if (management_ != nullptr) loop_.unwatch(management_->descriptor());
   loop_.remove(*this);
@@ -303,6 +325,7 @@ void Link::read_packets() {
                                                  buffer->bytes - DatagramQueue::kPacketAt});
     if (packet && !packet->empty()) on_packet(header, *packet);
     queue_->finish(*buffer);
+    queue_->flush_chain();
     if (!packet) {
       log(LogLevel::error, "{}", packet.error().text);
       return loop_.stop();
@@ -314,12 +337,13 @@ void Link::read_packets() {
 }
 
 TimeNs Link::deadline() const {
-  if (!merge_.is_empty()) return 0;  // At the end of this turn, after the driver's.
+  if (!merge_.is_empty() || looks_) return 0;  // At the end of this turn, after the driver's.
   const TimeNs engine = sender_ ? sender_->deadline() : kNever;
   return std::min({joins_again_, engine, connected_ ? connected_->deadline() : kNever});
 }
 
 void Link::on_time(TimeNs now) {
+  serve_packets(now);
   flush_merge();
   if (joins_again_ <= now) {
     joins_again_ = kNever;

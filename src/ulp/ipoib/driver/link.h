@@ -65,6 +65,9 @@ class Link final : public rdma::Handler, private service::Source {
   Result<void> open_subnet();
   Result<std::uint16_t> pkey_index() const;
   Result<void> watch();
+  Result<void> attend();
+  void serve_packets(TimeNs now);
+  bool is_driver_awake() const { return driver_->deadline() == 0; }
 
   // Handler: datagrams, and in connected mode connections.
   void on_requested(const rdma::Requested& requested, TimeNs now) override;
@@ -140,8 +143,10 @@ class Link final : public rdma::Handler, private service::Source {
   bool is_merging_ = false;            // Datagram mode, if the kernel takes large packets.
   bool answers_ = false;               // `carry_out` is at work.
   std::unique_ptr<AddressAnswers> address_answers_;  // Null: the node is no host of a fabric.
-  bool in_batch_ = false;                            // Packets are being read: posted together.
-  bool reads_ = true;                                // Packets of the kernel.
+  int packets_ = -1;       // Readable when some have come, where this thread attends to them.
+  bool looks_ = false;     // Something has come, or was posted: the driver may sleep.
+  bool in_batch_ = false;  // Packets are being read: posted together.
+  bool reads_ = true;      // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;

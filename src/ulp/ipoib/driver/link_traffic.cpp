@@ -156,6 +156,7 @@ bool Link::send(const SendPacket& datagram) {
 
 void Link::count_sent(ByteSpan packet, bool is_taken) {
   if (!is_taken) return;
+  looks_ = true;
   ++counters_.sent;
   counters_.sent_bytes += packet.size();
 }
