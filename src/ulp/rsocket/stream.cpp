@@ -82,7 +82,8 @@ int Stream::take_error(int otherwise) {
   return endpoint_->peer_shut() ? EPIPE : ECONNRESET;
 }
 
-Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait) {
+Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait, int flags) {
+  if (is_handed_over() && (flags & ulp::sockets::kRelayed) == 0) return fail(ESTALE);
   if (phase_ == Phase::opening) {
     if (auto ok = finish_opening(lock, may_wait); !ok) return ok;
   }
@@ -93,7 +94,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   const TimeNs end = end_of(receive_limit_);
-  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, may_wait, message.flags); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
   std::size_t total = 0;
@@ -129,7 +130,7 @@ Outcome<std::size_t> Stream::receive_urgent(const Message& message) {
 Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
-  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, may_wait, message.flags); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0 && !endpoint_->has_urgent()) {
     return unsupported(kNoUrgentData);
   }
@@ -179,6 +180,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
 
 short Stream::ready(short events) {
   std::unique_lock lock(mutex_);
+  if (is_handed_over()) return POLLNVAL;
   wake_locked(false);
   return state(events);
 }
@@ -287,7 +289,7 @@ Outcome<void> Stream::unmap(void* buffer, std::size_t bytes) {
 Outcome<std::size_t> Stream::write_mapped(const void* from, std::size_t bytes, off_t offset,
                                           int flags) {
   std::unique_lock lock(mutex_);
-  if (auto ok = check_open(lock, waits(flags)); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, waits(flags), flags); !ok) return fail(ok.error());
   const iovec piece{const_cast<void*>(from), bytes};
   Cursor cursor({&piece, 1});
   return send_all(lock, cursor, flags, &offset);
