@@ -69,30 +69,41 @@ def packet_of_infiniband(data):
     return Packet(source, destination, data[8 + (40 if lanes & 3 == 3 else 0):-2])
 
 
-def packets_of(path):
-    """The packets of RDMA in a pcapng file: of RoCE v2 with or without Ethernet's header, or of InfiniBand."""
-    with open(path, "rb") as file:
-        data = file.read()
+def frames_of(data):
+    """Link type and bytes of each frame of a file, pcapng's or, from little-endian machines, pcap's."""
     at, links = 0, []
+    if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
+        link, at = struct.unpack_from("<H", data, 20)[0], 24
+        while at < len(data):
+            captured, size = struct.unpack_from("<II", data, at + 8)
+            expect(captured == size, "a packet that was cut")
+            yield link, data[at + 16:at + 16 + captured]
+            at += 16 + captured
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)
         body = data[at + 8:at + length - 4]
         at += length
         if kind == 1:
             links.append(struct.unpack_from("<H", body)[0])
-        if kind != 6:
-            continue
-        interface, _, _, captured, size = struct.unpack_from("<IIIII", body)
-        expect(captured == size, "a packet that was cut")
-        packet, link = body[20:20 + captured], links[interface]
+        if kind == 6:
+            interface, _, _, captured, size = struct.unpack_from("<IIIII", body)
+            expect(captured == size, "a packet that was cut")
+            yield links[interface], body[20:20 + captured]
+
+
+def packets_of(path):
+    """The packets of RDMA in a capture: of RoCE v2 with or without Ethernet's header, or of InfiniBand."""
+    with open(path, "rb") as file:
+        data = file.read()
+    for link, frame in frames_of(data):
         if link == ERF:
-            expect((link, packet[8]) == ERF_INFINIBAND, "a record that is none of InfiniBand")
-            found = packet_of_infiniband(packet[16:])
+            expect((link, frame[8]) == ERF_INFINIBAND, "a record that is none of InfiniBand")
+            found = packet_of_infiniband(frame[16:])
         elif link == RAW_IP:
-            found = packet_of_ip(packet)
+            found = packet_of_ip(frame)
         else:
             expect(link == ETHERNET, "link type", link)
-            found = packet_of_ip(packet[14:]) if struct.unpack_from(">H", packet, 12)[0] in ETHERTYPES else None
+            found = packet_of_ip(frame[14:]) if struct.unpack_from(">H", frame, 12)[0] in ETHERTYPES else None
         if found:
             yield found
 
@@ -113,7 +124,7 @@ class Offer:
 class End:
     """One end of a connection: what it has sent, and what it has said that it takes."""
 
-    def __init__(self, name, psn):
+    def __init__(self, name, psn=0):
         self.name, self.next_psn = name, psn
         self.message = None          # A message that has begun.
         self.reads = {}              # First PSN of a READ to (address, packets, answers by PSN).
@@ -367,7 +378,7 @@ class Reader:
         self.seen = collections.Counter()
         self.connections = []
         self.to = {}      # (address, queue pair) to the connection and the end that sends there.
-        self.asked = {}   # (address of who asks, its communication id) to a connection and its queue pair.
+        self.asked = {}   # (address of who asks, its communication id) to a connection, its queue pair, its peer's first PSN.
 
     def read(self, path):
         for number, packet in enumerate(packets_of(path), 1):
@@ -404,16 +415,17 @@ class Reader:
             return
         queue_pair, psn = int.from_bytes(body[32:35], "big"), int.from_bytes(body[44:47], "big")
         mtu = 128 << (body[50] >> 4)
-        connection = Connection(self.seen, End("client", psn), body[140:232], mtu)
+        connection = Connection(self.seen, End("client"), body[140:232], mtu)
         if isinstance(packet.source, bytes):
             expect([one.packed for one in connection.addresses] == [packet.source, packet.destination], "addresses of the Hello")
-        self.asked[place] = connection, queue_pair
+        self.asked[place] = connection, queue_pair, psn
 
     def on_reply(self, packet, body):
-        connection, queue_pair = self.asked.get((packet.destination, body[4:8]), (None, None))
+        connection, queue_pair, psn = self.asked.get((packet.destination, body[4:8]), (None, None, 0))
         if not connection or connection.server:
             return
-        own, psn = int.from_bytes(body[12:15], "big"), int.from_bytes(body[20:23], "big")
+        # Each says where its peer's numbers begin (IBA 12.6.5, 12.6.8).
+        own, connection.client.next_psn = int.from_bytes(body[12:15], "big"), int.from_bytes(body[20:23], "big")
         connection.on_reply(End("server", psn), body[36:232])
         self.to[packet.source, own] = connection, connection.client
         self.to[packet.destination, queue_pair] = connection, connection.server
