@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import sdp_reader
+from captured import packets_of
 from sdpbed import ONLY_SDP, SdpTestbed
 from test_sdp import ENDS, PYTHON, run_nginx, run_pair
 
@@ -53,7 +54,7 @@ def captured(testbed, what, run, *kinds):
 
 def expect_changes_to_be_found(path):
     """A decoder that takes everything would be none."""
-    packets = list(sdp_reader.packets_of(path))
+    packets = list(packets_of(path))
     reader = sdp_reader.Reader()
     reader.read(path)
     wanted = next(number for number, packet in enumerate(packets) if packet.opcode in (0, 4) and packet.queue_pair > 1 and

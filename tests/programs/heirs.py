@@ -3,67 +3,13 @@
 `heirs.py server|client ADDRESS PORT [CASE...]` prints a line for each thing that a process finds. What it prints on TCP is
 what it must print on any other carrier."""
 
-import errno
-import hashlib
 import os
 import select
 import signal
 import socket
 import sys
 
-BYTES = 3_000_000
-SECONDS = 60
-SHARED = os.environ.get("HEIRS_CARRIER", "tcp") != "tcp"
-DATA = b"".join(hashlib.sha256(str(number).encode()).digest() for number in range(BYTES // 32))
-
-
-def say(*words):
-    # With one call: several processes write.
-    os.write(1, (" ".join(str(word) for word in words) + "\n").encode())
-
-
-def in_child(work):
-    """Runs it in a child and waits for its end."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.alarm(SECONDS)
-            work()
-            status = 0
-        except BaseException as error:  # pylint: disable=broad-exception-caught
-            say("child:", repr(error))
-        os._exit(status)
-    return child
-
-
-def wait(child):
-    say("child ended with", os.waitpid(child, 0)[1])
-
-
-def line(connection):
-    found = b""
-    while not found.endswith(b"\n"):
-        piece = connection.recv(1)
-        if not piece:
-            break
-        found += piece
-    return found
-
-
-def expect_line(connection, who):
-    say(who, "reads", line(connection))
-
-
-def read_all(connection):
-    return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-def failure(call):
-    try:
-        return call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
+from heirs_help import DATA, SECONDS, SHARED, expect_line, failure, in_child, line, read_all, say, wait
 
 
 class Turns:

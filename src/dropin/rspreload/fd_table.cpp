@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "dropin/rspreload/heirs/owner.h"
-
 namespace verbatim::rspreload {
 namespace {
 
@@ -31,6 +29,7 @@ std::atomic<bool> had_twins = false;
 std::atomic<std::uint32_t> last_serial = 0;
 std::atomic<int> line_of_child = -1;
 std::atomic<bool> sole_heir = true;
+void (*first_rsocket_call)() = nullptr;
 thread_local int depth = 0;
 
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
@@ -76,9 +75,8 @@ void remember_process() {
 void note_rsocket(Number& own) {
   had_rsocket = true;
   own.serial = next_serial();
-  // After those of the libraries whose locks an rsocket's calls take.
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, await_forks);
+  if (first_rsocket_call != nullptr) pthread_once(&once, first_rsocket_call);
 }
 
 }  // namespace
@@ -179,6 +177,8 @@ int number_with_serial(std::uint32_t serial) {
 void set_line_of_child(int line) { line_of_child = line; }
 
 int line_of(int fd) { return is_in_table(fd) ? at(fd).line - 1 : -1; }
+
+void at_first_rsocket(void (*call)()) { first_rsocket_call = call; }
 
 bool is_sole_heir() { return sole_heir; }
 

@@ -101,6 +101,10 @@ int line_of(int fd);
 /// No other child, nor a child of this one, may have what this process has inherited.
 bool is_sole_heir();
 
+/// Calls it once, with the first rsocket: after the libraries have registered what they do around
+/// fork, whose locks an rsocket's calls take.
+void at_first_rsocket(void (*call)());
+
 /// Returns true if this process has had an rsocket. A forked child begins anew.
 bool has_rsockets();
 

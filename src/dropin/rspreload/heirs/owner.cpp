@@ -30,6 +30,7 @@
 #include "dropin/rspreload/heirs/message.h"
 #include "dropin/rspreload/heirs/relay.h"
 #include "dropin/rspreload/heirs/shadow.h"
+#include "dropin/rspreload/heirs/streams.h"
 #include "dropin/rspreload/own_numbers.h"
 #include "ulp/rsocket/private.h"
 
@@ -41,39 +42,6 @@ using Source = ulp::sockets::Source;
 
 /// How long a process that exits waits for children that have its streams and do not use them.
 constexpr auto kLastQuestions = std::chrono::seconds(1);
-
-std::shared_ptr<Source> source_of(int number) {
-  std::shared_ptr<Source> source;
-  verbatim_rsource(number, &source);
-  return source;
-}
-
-/// Another number of the rsocket, which only this library knows; -1.
-int own_number_of(int fd) {
-  const int number = with_high_number(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (number < 0) return -1;
-  if (verbatim_rdup3(fd, number, O_CLOEXEC) == number) return number;
-  close(number);
-  return -1;
-}
-
-Names names_of(int number) {
-  Names names;
-  socklen_t local_length = sizeof names.local, peer_length = sizeof names.peer;
-  rgetsockname(number, reinterpret_cast<sockaddr*>(&names.local), &local_length);
-  rgetpeername(number, reinterpret_cast<sockaddr*>(&names.peer), &peer_length);
-  return names;
-}
-
-/// An established stream, no listener and no datagram socket.
-bool is_stream(int number) {
-  int type = 0;
-  socklen_t length = sizeof type;
-  sockaddr_storage peer{};
-  socklen_t peer_length = sizeof peer;
-  return rgetsockopt(number, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM &&
-         rgetpeername(number, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0;
-}
 
 class Owner {
  public:
@@ -395,12 +363,14 @@ void in_child() {
   the_owner = nullptr;
 }
 
-}  // namespace
-
 void await_forks() {
   pthread_atfork(before_fork, in_parent, in_child);
   std::atexit(serve_to_the_end);
 }
+
+[[gnu::constructor]] void await_rsockets() { at_first_rsocket(await_forks); }
+
+}  // namespace
 
 void keep_for_heirs(int fd) {
   const Inside mark;

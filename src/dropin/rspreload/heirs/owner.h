@@ -3,9 +3,6 @@
 /// The process that has the queue pairs of established streams, which its children have inherited.
 namespace verbatim::rspreload {
 
-/// From now on a child gets a line to this process. Called with the process's first rsocket.
-void await_forks();
-
 /// Before the program closes `fd`, an rsocket: a child that may still have it keeps it open.
 void keep_for_heirs(int fd);
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "dropin/rspreload/pending/gate.h"
+#include "ulp/sockets/source.h"
+
+namespace verbatim::rspreload {
+
+/// Null if the number is no rsocket's.
+std::shared_ptr<ulp::sockets::Source> source_of(int number);
+/// Another number of the rsocket, which only this library knows; -1.
+int own_number_of(int fd);
+Names names_of(int number);
+/// An established stream, no listener and no datagram socket.
+bool is_stream(int number);
+
+}  // namespace verbatim::rspreload
