@@ -156,11 +156,11 @@ bool leave_twins(int fd) {
 }
 
 std::vector<int> numbers_of(Kind kind) {
-  std::vector<int> numbers;
+  std::vector<int> found;
   for (int fd = 0; fd < end; ++fd) {
-    if (at(fd).kind == kind) numbers.push_back(fd);
+    if (at(fd).kind == kind) found.push_back(fd);
   }
-  return numbers;
+  return found;
 }
 
 std::uint32_t next_serial() { return ++last_serial; }

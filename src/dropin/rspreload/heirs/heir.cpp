@@ -92,13 +92,13 @@ EXPORT int setrlimit64(__rlimit_resource_t resource, const rlimit64* limit) noex
 
 // An owner that ends by itself ends no connection that others use.
 
-[[noreturn]] EXPORT void _exit(int status) {
+EXPORT void _exit(int status) {
   static auto* const plain = next<void(int)>("_exit");
   if (!is_child_of_vfork()) serve_to_the_end();
   plain(status);
   __builtin_unreachable();
 }
 
-[[noreturn]] EXPORT void _Exit(int status) noexcept { _exit(status); }
+EXPORT void _Exit(int status) noexcept { _exit(status); }
 
 }  // extern "C"
