@@ -164,6 +164,7 @@ Owner::Served* Owner::serve_stream(int number) {
     return nullptr;
   }
   fcntl(shadow->programs.get(), F_SETFL, rfcntl(own, F_GETFL) & O_NONBLOCK);
+  copy_limits(own, shadow->programs.get());
   rfcntl(own, F_SETFL, 0);
   shadow->programs = UniqueFd(with_high_number(shadow->programs.release()));
   shadow->owners = UniqueFd(with_high_number(shadow->owners.release()));

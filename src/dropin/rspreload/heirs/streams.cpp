@@ -42,4 +42,13 @@ bool is_stream(int number) {
          rgetpeername(number, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0;
 }
 
+void copy_limits(int rsocket, int plain) {
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    timeval limit{};
+    socklen_t length = sizeof limit;
+    if (rgetsockopt(rsocket, SOL_SOCKET, option, &limit, &length) != 0) continue;
+    setsockopt(plain, SOL_SOCKET, option, &limit, length);
+  }
+}
+
 }  // namespace verbatim::rspreload

@@ -14,5 +14,7 @@ int own_number_of(int fd);
 Names names_of(int number);
 /// An established stream, no listener and no datagram socket.
 bool is_stream(int number);
+/// The rsocket's time limits (SO_RCVTIMEO, SO_SNDTIMEO) become the plain socket's.
+void copy_limits(int rsocket, int plain);
 
 }  // namespace verbatim::rspreload
