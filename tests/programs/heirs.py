@@ -9,7 +9,9 @@ import signal
 import socket
 import sys
 
-from heirs_help import DATA, SECONDS, SHARED, expect_line, failure, in_child, line, read_all, say, wait
+from heirs_actors import Actors, plans
+from heirs_help import (DATA, SECONDS, SHARED, expect_bytes, expect_line, failure, in_child, line, piece_of, read_all, say,
+                        wait)
 
 
 class Turns:
@@ -335,8 +337,30 @@ class Untouched:
         say("client reads", read_all(connection))
 
 
+class Random:
+    """By seed: processes of up to three generations use one connection in turn, fork and leave."""
+
+    @staticmethod
+    def server(connection):
+        for steps in plans():
+            Actors(connection).play(steps)
+        connection.close()
+
+    @staticmethod
+    def client(connection):
+        at = 0
+        for steps in plans():
+            for actor, what, size in steps:
+                if what == "write":
+                    expect_bytes(connection, at, size)
+                elif what == "read":
+                    connection.sendall(piece_of(at, size))
+                at += size
+        say("client reads", read_all(connection))
+
+
 CASES = {one.__name__: one for one in (Turns, Large, ParentCloses, ParentExits, Siblings, Program, PlainProgram, Names, Unread,
-                                      Killed, Passed, Waits, Untouched)}
+                                      Killed, Passed, Waits, Untouched, Random)}
 
 
 def main():

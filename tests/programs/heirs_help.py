@@ -58,3 +58,19 @@ def failure(call):
         return call()
     except OSError as error:
         return errno.errorcode[error.errno]
+
+
+def piece_of(at, size):
+    """The bytes that belong at this place of a conversation."""
+    at %= len(DATA) - 200_000
+    return DATA[at:at + size]
+
+
+def expect_bytes(connection, at, size):
+    found = b""
+    while len(found) < size:
+        piece = connection.recv(size - len(found))
+        if not piece:
+            break
+        found += piece
+    say("reads", len(found), found == piece_of(at, size))
