@@ -18,6 +18,7 @@ from test_capture import Capture  # noqa: E402
 from testbed import SKIPPED, Failure, are_installed, option_parser, wait_until  # noqa: E402
 
 SECONDS = 20
+LENDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lending.py")
 # A message's first bytes, and what is changed there: kind, flags, buffers, length, MSeq, MSeqAck.
 CHANGES = ((0, 0x10), (1, 0x08), (2, 0x80), (7, 1), (11, 1), (14, 1))
 
@@ -88,6 +89,11 @@ def main():
                                                      ["iperf3", "-c", "{a}", "-p", "{port}", "-n", "8M", "-P", "2"]), "credits")
         captured(testbed, "ends", lambda: run_pair(testbed, [PYTHON, ENDS, "server", "{a}", "{port}"],
                                                    [PYTHON, ENDS, "client", "{a}", "{port}"]), "urgent byte", "AbortConn")
+        testbed.set_rules(ONLY_SDP, SDP_ZCOPY_THRESH="65536", LENDING_TIMES="5")
+        captured(testbed, "lending", lambda: run_pair(testbed, [PYTHON, LENDING, "server", "{a}", "{port}"],
+                                                      [PYTHON, LENDING, "client", "{a}", "{port}"]), "SrcAvail", "READ",
+                 "RdmaRdCompl", "SendSm")
+        testbed.set_rules(ONLY_SDP)
         if are_installed("nginx", "ab"):
             captured(testbed, "nginx", lambda: run_nginx(testbed))
         expect_changes_to_be_found(f"{testbed.folder}/iperf3.pcap")
