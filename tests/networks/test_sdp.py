@@ -14,6 +14,7 @@ SECONDS = 60
 PAGE_BYTES = 200_000
 PYTHON = "/usr/bin/python3"
 ENDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stream_ends.py")
+LENDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lending.py")
 PROGRAMS = os.path.join(TESTS, "programs")
 
 
@@ -147,6 +148,9 @@ def main():
         run_pair(testbed, [PYTHON, ENDS, "server", "{a}", "{port}"], [PYTHON, ENDS, "client", "{a}", "{port}"])
         testbed.set_rules(ONLY_SDP)
         run_programs(testbed)
+        testbed.set_rules(ONLY_SDP, SDP_ZCOPY_THRESH="65536")
+        run_pair(testbed, [PYTHON, LENDING, "server", "{a}", "{port}"], [PYTHON, LENDING, "client", "{a}", "{port}"])
+        testbed.set_rules(ONLY_SDP, SDP_ZCOPY_THRESH="0")
         if options.path == "wire":
             testbed.faults = "loss=1%,reorder=1%,duplicate=1%,seed=7"
             echo = f"{PROGRAMS}/echo.py"

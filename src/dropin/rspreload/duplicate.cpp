@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/heirs/heir.h"
+#include "dropin/rspreload/heirs/owner.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/pending/pending.h"
 #include "ulp/rsocket/private.h"
@@ -87,6 +89,8 @@ int duplicate_onto(int from, int number, int flags) {
     errno = EBADF;  // As for a number beyond the process's limit.
     return -1;
   }
+  if (is_ours(number)) keep_for_heirs(number);
+  disown(number);
   const bool simple = kind != Kind::rsocket && !is_ours(number);
   const int done = simple ? plain_dup3(from, number, flags)
                           : ending(number, [&] { return verbatim_rdup3(from, number, flags); });
@@ -98,6 +102,7 @@ int duplicate_onto(int from, int number, int flags) {
 }
 
 int control(Control* plain, int fd, int command, void* argument) {
+  adopt_if_inherited(fd);
   const Kind kind = kind_of(fd);
   const bool duplicates = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (kind == Kind::other) {
@@ -123,6 +128,8 @@ EXPORT int close(int fd) {
   if (kind == Kind::other && find_set(fd) && !is_child_of_vfork()) drop_set(fd);
   if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
   if (!leave_twins(fd)) stop_listening(fd);
+  if (kind == Kind::rsocket) keep_for_heirs(fd);
+  disown(fd);
   set_kind(fd, Kind::other);
   if (kind != Kind::rsocket) close_in_sets(fd);
   return kind == Kind::rsocket ? ending(fd, [&] { return rclose(fd); }) : plain(fd);

@@ -17,6 +17,8 @@ struct Number {
   std::atomic<int> beside;
   std::atomic<int> lock;
   std::atomic<int> first;  // Of a pending socket's numbers; 0: this one.
+  std::atomic<int> line;   // Inherited.
+  std::atomic<std::uint32_t> serial;
 };
 
 std::array<Number, kNumbers> numbers;
@@ -24,6 +26,10 @@ std::atomic<int> end = 0;  // All fds from here on are `other`.
 std::atomic<pid_t> process = 0;
 std::atomic<bool> had_rsocket = false;
 std::atomic<bool> had_twins = false;
+std::atomic<std::uint32_t> last_serial = 0;
+std::atomic<int> line_of_child = -1;
+std::atomic<bool> sole_heir = true;
+void (*first_rsocket_call)() = nullptr;
 thread_local int depth = 0;
 
 bool is_in_table(int fd) { return fd >= 0 && fd < kNumbers; }
@@ -41,22 +47,36 @@ void in_child() {
   for (int fd = 0; fd < end && had_twins; ++fd) {
     if (at(fd).first != 0 && awaited_of(first_of(fd)).arrival >= 0) at(fd).kind = Kind::other;
   }
+  bool was_heir = false;
   for (int fd = 0; fd < end; ++fd) {
     Number& own = at(fd);
+    if (own.kind == Kind::inherited) was_heir = true;
     const Awaited parents = take_awaited(own);
     const Inside mark;
     for (const int number : {parents.arrival, parents.beside, parents.lock}) {
       if (number >= 0) close(number);
     }
-    if (own.kind == Kind::rsocket || own.kind == Kind::converting || parents.arrival >= 0) {
+    if (own.kind == Kind::rsocket && line_of_child >= 0) {
+      own.line = line_of_child + 1;
+      own.kind = Kind::inherited;
+    } else if (own.kind == Kind::rsocket || own.kind == Kind::converting || parents.arrival >= 0) {
       own.kind = Kind::other;
     }
   }
+  sole_heir = !was_heir;
 }
 
 void remember_process() {
   process = getpid();
-  pthread_atfork(nullptr, nullptr, in_child);
+  pthread_atfork(nullptr, [] { sole_heir = false; }, in_child);
+}
+
+/// Before the number's kind is known to be an rsocket's.
+void note_rsocket(Number& own) {
+  had_rsocket = true;
+  own.serial = next_serial();
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (first_rsocket_call != nullptr) pthread_once(&once, first_rsocket_call);
 }
 
 }  // namespace
@@ -76,7 +96,7 @@ bool set_kind(int fd, Kind kind) {
   }
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (kind != Kind::other) pthread_once(&once, remember_process);
-  if (kind == Kind::rsocket) had_rsocket = true;
+  if (kind == Kind::rsocket) note_rsocket(at(fd));
   at(fd).kind = kind;
   for (int known = end; known <= fd && !end.compare_exchange_weak(known, fd + 1);) {
   }
@@ -84,7 +104,7 @@ bool set_kind(int fd, Kind kind) {
 }
 
 bool replace_kind(int fd, Kind from, Kind to) {
-  if (to == Kind::rsocket) had_rsocket = true;
+  if (to == Kind::rsocket) note_rsocket(at(fd));
   return is_in_table(fd) && at(fd).kind.compare_exchange_strong(from, to);
 }
 
@@ -134,6 +154,33 @@ bool leave_twins(int fd) {
   at(others.front()).first = 0;
   return true;
 }
+
+std::vector<int> numbers_of(Kind kind) {
+  std::vector<int> found;
+  for (int fd = 0; fd < end; ++fd) {
+    if (at(fd).kind == kind) found.push_back(fd);
+  }
+  return found;
+}
+
+std::uint32_t next_serial() { return ++last_serial; }
+
+std::uint32_t serial_of(int fd) { return is_in_table(fd) ? at(fd).serial.load() : 0; }
+
+int number_with_serial(std::uint32_t serial) {
+  for (int fd = 0; fd < end; ++fd) {
+    if (at(fd).serial == serial && at(fd).kind == Kind::rsocket) return fd;
+  }
+  return -1;
+}
+
+void set_line_of_child(int line) { line_of_child = line; }
+
+int line_of(int fd) { return is_in_table(fd) ? at(fd).line - 1 : -1; }
+
+void at_first_rsocket(void (*call)()) { first_rsocket_call = call; }
+
+bool is_sole_heir() { return sole_heir; }
 
 bool has_rsockets() { return had_rsocket && !is_child_of_vfork(); }
 

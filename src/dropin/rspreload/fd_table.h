@@ -19,9 +19,10 @@ enum class Kind : std::uint8_t {
   active,      // Connected, and not used yet.
   passive,     // Accepted, and not used yet.
   converting,  // Becoming an rsocket, in some thread.
+  inherited,   // A parent's rsocket, not used yet (heirs/heir.h).
 };
 
-inline bool is_pending(Kind kind) { return kind >= Kind::connecting && kind <= Kind::converting; }
+inline bool is_pending(Kind kind) { return kind >= Kind::connecting; }
 
 /// Returns true if this thread is inside an rsocket call: calls that it makes then go to libc.
 bool inside();
@@ -51,9 +52,8 @@ auto within(Call&& call) {
   return call();
 }
 
-/// Returns `other` for calls that the program did not make itself. In a forked child the parent's
-/// rsockets, and sockets that were becoming rsockets, are `other`, too: the child can only close
-/// them.
+/// Returns `other` for calls that the program did not make itself. In a forked child sockets that
+/// were becoming rsockets are `other`, too: the child can only close them.
 Kind kind_of(int fd);
 inline bool is_ours(int fd) { return kind_of(fd) == Kind::rsocket; }
 
@@ -84,6 +84,26 @@ std::vector<int> twins_of(int fd);
 /// Before the number is closed, or becomes another file. Returns true if the socket has others: one
 /// of them is the first now, and awaits what this one did.
 bool leave_twins(int fd);
+
+/// All numbers of this kind.
+std::vector<int> numbers_of(Kind kind);
+
+// Rsockets' numbers in their process and its children (heirs/). Each time that a number becomes an
+// rsocket it has a new serial number, greater than those before; 0: it never was.
+std::uint32_t next_serial();
+std::uint32_t serial_of(int fd);
+/// The rsocket's number, or -1.
+int number_with_serial(std::uint32_t serial);
+/// The line that a child which is being made will have to this process; -1: none.
+void set_line_of_child(int line);
+/// The line to the owner of an inherited number; -1: none.
+int line_of(int fd);
+/// No other child, nor a child of this one, may have what this process has inherited.
+bool is_sole_heir();
+
+/// Calls it once, with the first rsocket: after the libraries have registered what they do around
+/// fork, whose locks an rsocket's calls take.
+void at_first_rsocket(void (*call)());
 
 /// Returns true if this process has had an rsocket. A forked child begins anew.
 bool has_rsockets();

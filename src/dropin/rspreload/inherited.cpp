@@ -15,6 +15,8 @@
 
 #include "base/log.h"
 #include "dropin/rspreload/environment.h"
+#include "dropin/rspreload/heirs/heir.h"
+#include "dropin/rspreload/heirs/owner.h"
 
 namespace verbatim::rspreload {
 namespace {
@@ -105,15 +107,16 @@ void receive_numbers(const msghdr& message) {
 bool may_send_numbers(const msghdr& message) {
   bool may = true;
   for_each_number(message, [&may](int fd) {
+    adopt_if_inherited(fd);
     const Kind kind = kind_of(fd);
+    if (kind == Kind::rsocket && share(fd)) return;
     const bool is_in_use =
         kind == Kind::rsocket || kind == Kind::converting || awaited_of(first_of(fd)).arrival >= 0;
     if (is_in_use) may = false;
   });
   if (may) return true;
   log(LogLevel::warn,
-      "rspreload: an rsocket stays in its process; it can be passed before its first use alone, "
-      "with RDMAV_FORK_SAFE=1");
+      "rspreload: only streams that are connected can be passed to another process");
   errno = EOPNOTSUPP;
   return false;
 }

@@ -18,7 +18,8 @@ void become_active(int fd);
 
 /// Enters the marked sockets that a message has brought.
 void receive_numbers(const msghdr& message);
-/// Returns false with EOPNOTSUPP, and says so, if the message would pass an rsocket.
+/// A connected rsocket in the message becomes a shadow (heirs/), which can be passed. Returns false
+/// with EOPNOTSUPP, and says so, if the message has another one.
 bool may_send_numbers(const msghdr& message);
 
 }  // namespace verbatim::rspreload

@@ -1,4 +1,5 @@
 // Socket calls with one descriptor.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdarg>
@@ -8,6 +9,7 @@
 #include <asm/ioctls.h>
 #include <asm/sockios.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <rdma/rsocket.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -17,6 +19,8 @@
 #include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/fd_table.h"
+#include "dropin/rspreload/heirs/heir.h"
+#include "dropin/rspreload/heirs/shadow.h"
 #include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/next.h"
 #include "dropin/rspreload/own_numbers.h"
@@ -67,12 +71,19 @@ int accepted_pending(int listener, int number) {
   return -1;
 }
 
-/// As the kernel does, a send after the own end raises SIGPIPE.
-ssize_t signalled(ssize_t sent, int flags) {
-  if (sent >= 0 || errno != EPIPE || (flags & MSG_NOSIGNAL) != 0) return sent;
-  raise(SIGPIPE);
-  errno = EPIPE;
-  return -1;
+/// getsockname or getpeername of a descriptor that may be a shadow's.
+template <typename Call>
+int named(int fd, bool peer, Call* plain, sockaddr* address, socklen_t* length) {
+  const socklen_t room = length == nullptr ? 0 : *length;
+  const int result = plain(fd, address, length);
+  const bool may_be = result == 0 && !inside() && room >= sizeof(sa_family_t);
+  if (!may_be || address->sa_family != AF_UNIX) return result;
+  const auto names = names_of_shadow(fd);
+  if (!names) return result;
+  const sockaddr_storage& name = peer ? names->peer : names->local;
+  *length = name.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  std::memcpy(address, &name, std::min(*length, room));
+  return 0;
 }
 
 /// Handles TCP's result of connect on a socket that may be `fresh`.
@@ -92,8 +103,6 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 #define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
-
-[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
 
 EXPORT int socket(int domain, int type, int protocol) {
   static auto* const plain = VERBATIM_NEXT(socket);
@@ -165,131 +174,44 @@ EXPORT int connect(int fd, const sockaddr* address, socklen_t length) {
 
 EXPORT int shutdown(int fd, int how) {
   static auto* const plain = VERBATIM_NEXT(shutdown);
+  adopt_if_inherited(fd);
   if (how != SHUT_RDWR && !settle(fd, 0)) return -1;
   if (!is_ours(fd)) return plain(fd, how);
   return within([&] { return rshutdown(fd, how); });
 }
 
-EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
-  static auto* const plain = VERBATIM_NEXT(recv);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size, flags);
-  return within([&] { return rrecv(fd, buffer, size, flags); });
-}
-
-EXPORT ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, sockaddr* address,
-                        socklen_t* length) {
-  static auto* const plain = VERBATIM_NEXT(recvfrom);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
-  return within([&] { return rrecvfrom(fd, buffer, size, flags, address, length); });
-}
-
-EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  static auto* const plain = VERBATIM_NEXT(recvmsg);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) {
-    const ssize_t bytes = plain(fd, message, flags);
-    if (bytes >= 0 && !inside()) receive_numbers(*message);
-    return bytes;
-  }
-  return within([&] { return rrecvmsg(fd, message, flags); });
-}
-
-EXPORT ssize_t read(int fd, void* buffer, size_t size) {
-  static auto* const plain = VERBATIM_NEXT(read);
-  if (!settle(fd, 0)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size);
-  return within([&] { return rread(fd, buffer, size); });
-}
-
-EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
-  static auto* const plain = VERBATIM_NEXT(readv);
-  if (!settle(fd, 0)) return -1;
-  if (!is_ours(fd)) return plain(fd, pieces, count);
-  return within([&] { return rreadv(fd, pieces, count); });
-}
-
-EXPORT ssize_t send(int fd, const void* buffer, size_t size, int flags) {
-  static auto* const plain = VERBATIM_NEXT(send);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size, flags);
-  return signalled(within([&] { return rsend(fd, buffer, size, flags); }), flags);
-}
-
-EXPORT ssize_t sendto(int fd, const void* buffer, size_t size, int flags, const sockaddr* address,
-                      socklen_t length) {
-  static auto* const plain = VERBATIM_NEXT(sendto);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size, flags, address, length);
-  return signalled(within([&] { return rsendto(fd, buffer, size, flags, address, length); }),
-                   flags);
-}
-
-EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  static auto* const plain = VERBATIM_NEXT(sendmsg);
-  if (!settle(fd, flags)) return -1;
-  if (!is_ours(fd)) {
-    if (message->msg_controllen != 0 && !inside() && !may_send_numbers(*message)) return -1;
-    return plain(fd, message, flags);
-  }
-  return signalled(within([&] { return rsendmsg(fd, message, flags); }), flags);
-}
-
-EXPORT ssize_t write(int fd, const void* buffer, size_t size) {
-  static auto* const plain = VERBATIM_NEXT(write);
-  if (!settle(fd, 0)) return -1;
-  if (!is_ours(fd)) return plain(fd, buffer, size);
-  return signalled(within([&] { return rwrite(fd, buffer, size); }), 0);
-}
-
-EXPORT ssize_t writev(int fd, const iovec* pieces, int count) {
-  static auto* const plain = VERBATIM_NEXT(writev);
-  if (!settle(fd, 0)) return -1;
-  if (!is_ours(fd)) return plain(fd, pieces, count);
-  return signalled(within([&] { return rwritev(fd, pieces, count); }), 0);
-}
-
-EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
-  static auto* const plain = next<ssize_t(int, int, off_t*, size_t)>("sendfile");
-  if (!settle(out, 0)) return -1;
-  if (!is_ours(out)) return plain(out, in, offset, count);
-  std::array<char, 65'536> piece;
-  const size_t size = count < piece.size() ? count : piece.size();
-  const ssize_t bytes =
-      offset == nullptr ? ::read(in, piece.data(), size) : ::pread(in, piece.data(), size, *offset);
-  if (bytes <= 0) return bytes;
-  const ssize_t sent = ::write(out, piece.data(), static_cast<size_t>(bytes));
-  if (offset != nullptr && sent > 0) *offset += sent;
-  if (offset == nullptr && sent < bytes) ::lseek(in, (sent > 0 ? sent : 0) - bytes, SEEK_CUR);
-  return sent;
-}
-
-EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) {
-  return sendfile(out, in, offset, count);
-}
-
 EXPORT int getpeername(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getpeername);
-  if (!is_ours(fd)) return plain(fd, address, length);
+  adopt_if_inherited(fd);
+  if (!is_ours(fd)) return named(fd, true, plain, address, length);
   return within([&] { return rgetpeername(fd, address, length); });
 }
 
 EXPORT int getsockname(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getsockname);
-  if (!is_ours(fd)) return plain(fd, address, length);
+  adopt_if_inherited(fd);
+  if (!is_ours(fd)) return named(fd, false, plain, address, length);
   return within([&] { return rgetsockname(fd, address, length); });
 }
 
 EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(setsockopt);
-  if (!is_ours(fd)) return plain(fd, level, option, value, length);
+  adopt_if_inherited(fd);
+  if (!is_ours(fd)) {
+    const int result = plain(fd, level, option, value, length);
+    return result != 0 && !inside() && shadow_option(fd, level, option, nullptr, nullptr) ? 0
+                                                                                          : result;
+  }
   return within([&] { return rsetsockopt(fd, level, option, value, length); });
 }
 
 EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getsockopt);
-  if (!is_ours(fd)) return plain(fd, level, option, value, length);
+  adopt_if_inherited(fd);
+  if (!is_ours(fd)) {
+    if (!inside() && shadow_option(fd, level, option, value, length)) return 0;
+    return plain(fd, level, option, value, length);
+  }
   return within([&] { return rgetsockopt(fd, level, option, value, length); });
 }
 
@@ -299,6 +221,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
+  adopt_if_inherited(fd);
   if (request == FIONREAD && !settle(fd, MSG_DONTWAIT)) return *static_cast<int*>(argument) = 0;
   if (!is_ours(fd)) return plain(fd, request, argument);
   if (request == FIONREAD) {
@@ -316,24 +239,6 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });
-}
-
-// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
-
-EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
-  if (size > room) __chk_fail();
-  return read(fd, buffer, size);
-}
-
-EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
-  if (size > room) __chk_fail();
-  return recv(fd, buffer, size, flags);
-}
-
-EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
-                              sockaddr* address, socklen_t* length) {
-  if (size > room) __chk_fail();
-  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"

@@ -1,9 +1,12 @@
 // poll and select with rsockets among the descriptors.
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <initializer_list>
 #include <vector>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <rdma/rsocket.h>
 #include <signal.h>
@@ -43,6 +46,43 @@ Way way_of(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
   }
   return way;
 }
+
+/// Some rsocket has become a shadow (heirs/) meanwhile: the number is the kernel's now.
+bool has_stale(const pollfd* fds, nfds_t count) {
+  return std::any_of(fds, fds + count, [](const pollfd& fd) {
+    return fd.revents == POLLNVAL && kind_of(fd.fd) == Kind::other &&
+           within([&] { return fcntl(fd.fd, F_GETFD); }) >= 0;
+  });
+}
+
+/// The sets that select was given.
+class Asked {
+ public:
+  explicit Asked(std::array<fd_set*, 3> given) : given_(given) {
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (given[i] != nullptr) sets_[i] = *given[i];
+    }
+  }
+  void restore() {
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      if (given_[i] != nullptr) *given_[i] = sets_[i];
+    }
+  }
+  bool are_open(int count) const {
+    const Inside mark;
+    for (int fd = 0; fd < count; ++fd) {
+      for (std::size_t i = 0; i < given_.size(); ++i) {
+        const bool is_in = given_[i] != nullptr && FD_ISSET(fd, &sets_[i]);
+        if (is_in && fcntl(fd, F_GETFD) < 0) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::array<fd_set*, 3> given_;
+  std::array<fd_set, 3> sets_{};
+};
 
 /// poll with pending sockets, which become rsockets as soon as their peers are ready.
 int poll_pending(pollfd* fds, nfds_t count, int timeout_ms) {
@@ -131,7 +171,8 @@ EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
   const Way way = way_of(fds, count);
   if (way == Way::libc) return plain(fds, count, timeout);
   if (way == Way::pending) return poll_pending(fds, count, timeout);
-  return within([&] { return rpoll(fds, count, timeout); });
+  const int ready = within([&] { return rpoll(fds, count, timeout); });
+  return ready > 0 && has_stale(fds, count) ? poll(fds, count, timeout) : ready;
 }
 
 EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t) {
@@ -159,7 +200,11 @@ EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeva
   const Way way = way_of(count, read, write, except);
   if (way == Way::libc) return plain(count, read, write, except, timeout);
   if (way == Way::pending) return select_pending(count, read, write, except, timeout);
-  return within([&] { return rselect(count, read, write, except, timeout); });
+  Asked asked({read, write, except});
+  const int ready = within([&] { return rselect(count, read, write, except, timeout); });
+  if (ready >= 0 || errno != EBADF || !asked.are_open(count)) return ready;
+  asked.restore();  // As in poll.
+  return select(count, read, write, except, timeout);
 }
 
 EXPORT int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,

@@ -17,6 +17,18 @@ class Cursor {
   }
   std::size_t left() const { return left_; }
 
+  /// The next bytes that lie together.
+  std::span<std::byte> piece() {
+    if (left_ == 0) return {};
+    while (offset_ == pieces_.front().iov_len) pieces_ = pieces_.subspan(1), offset_ = 0;
+    return {static_cast<std::byte*>(pieces_.front().iov_base) + offset_,
+            pieces_.front().iov_len - offset_};
+  }
+  /// Goes on behind bytes that were read or written otherwise.
+  void skip(std::size_t bytes) {
+    walk(bytes, [](std::byte*, std::size_t) {});
+  }
+
   /// Copies the next bytes out of the user's buffers. The caller has checked that there are enough.
   void read(void* to, std::size_t bytes) {
     auto* at = static_cast<std::byte*>(to);

@@ -191,6 +191,7 @@ Outcome<void> Stream::request_connection() {
   rdma_conn_param parameters{};
   parameters.private_data = offer.data();
   parameters.private_data_len = static_cast<std::uint8_t>(offer.size());
+  parameters.responder_resources = parameters.initiator_depth = endpoint_->reads();
   parameters.flow_control = 1;
   parameters.retry_count = 7;
   parameters.rnr_retry_count = 7;

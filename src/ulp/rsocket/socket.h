@@ -151,6 +151,7 @@ Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wa
     if (done()) return {};
     if (!armed_locked()) continue;  // An event has arrived meanwhile.
     if (auto ok = wait_once(lock, end); !ok) return ok;
+    if (is_handed_over()) return fail(ESTALE);
     wake_locked(true);
     if (done()) return {};
     if (monotonic_now() >= end) return fail(EAGAIN);

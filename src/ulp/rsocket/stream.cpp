@@ -12,6 +12,9 @@ namespace {
 /// Calls that never wait must also notice that the peer was killed.
 constexpr unsigned kTurnsBetweenEvents = 64;
 
+/// How long the peer may take to read what is lent to it, before it is asked for.
+constexpr TimeNs kLongestLoan = kSecond;
+
 /// When a call that begins now ends by its time limit.
 TimeNs end_of(const timeval& limit) {
   if (limit.tv_sec == 0 && limit.tv_usec == 0) return kNever;
@@ -82,7 +85,8 @@ int Stream::take_error(int otherwise) {
   return endpoint_->peer_shut() ? EPIPE : ECONNRESET;
 }
 
-Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait) {
+Outcome<void> Stream::check_open(std::unique_lock<std::mutex>& lock, bool may_wait, int flags) {
+  if (is_handed_over() && (flags & ulp::sockets::kRelayed) == 0) return fail(ESTALE);
   if (phase_ == Phase::opening) {
     if (auto ok = finish_opening(lock, may_wait); !ok) return ok;
   }
@@ -93,9 +97,10 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
   const TimeNs end = end_of(receive_limit_);
-  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, may_wait, message.flags); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
+  endpoint_->prepare_read(to.left(), (message.flags & MSG_PEEK) != 0);
   std::size_t total = 0;
   do {
     const auto done = [this] { return can_read() || !is_up(); };
@@ -129,7 +134,7 @@ Outcome<std::size_t> Stream::receive_urgent(const Message& message) {
 Outcome<std::size_t> Stream::send(const Message& message) {
   std::unique_lock lock(mutex_);
   const bool may_wait = waits(message.flags);
-  if (auto ok = check_open(lock, may_wait); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, may_wait, message.flags); !ok) return fail(ok.error());
   if ((message.flags & MSG_OOB) != 0 && !endpoint_->has_urgent()) {
     return unsupported(kNoUrgentData);
   }
@@ -146,6 +151,21 @@ Outcome<void> Stream::send_rest_of_map(std::unique_lock<std::mutex>& lock, bool 
   return {};
 }
 
+/// Lends the user's buffer, and waits until the peer has read it or does without. Returns how many
+/// bytes it has.
+std::size_t Stream::send_lent(std::unique_lock<std::mutex>& lock, Cursor& from) {
+  if (!endpoint_->lend(from.piece())) return 0;
+  const auto is_back = [this] { return !endpoint_->is_lent() || !is_up(); };
+  auto ok = wait_until(lock, true, is_back, monotonic_now() + kLongestLoan);
+  while (!ok) {  // It takes long, or there was a signal.
+    endpoint_->reclaim();
+    ok = wait_until(lock, true, is_back);
+  }
+  const std::size_t bytes = endpoint_->take_back();
+  from.skip(bytes);
+  return bytes;
+}
+
 /// Sends to the stream or, with `offset`, to the buffer that the peer mapped there.
 Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                       off_t* offset) {
@@ -155,8 +175,16 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
   if (!writable_) return fail(EPIPE);
   std::size_t total = 0;
   std::size_t most = endpoint_->first_transfer();
+  bool lends = may_wait && offset == nullptr && (flags & MSG_OOB) == 0;
   while (from.left() > 0) {
     int error = 0;
+    if (lends && writable_ && is_up() && endpoint_->may_lend(from.piece().size())) {
+      const std::size_t wanted = from.piece().size();
+      const std::size_t sent = send_lent(lock, from);
+      total += sent;
+      lends = sent == wanted;
+      continue;
+    }
     if (!endpoint_->can_send()) {
       wants_room_ = true;
       auto ok = wait_until(lock, may_wait, [this] { return can_write(); }, end);
@@ -179,6 +207,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
 
 short Stream::ready(short events) {
   std::unique_lock lock(mutex_);
+  if (is_handed_over()) return POLLNVAL;
   wake_locked(false);
   return state(events);
 }
@@ -287,7 +316,7 @@ Outcome<void> Stream::unmap(void* buffer, std::size_t bytes) {
 Outcome<std::size_t> Stream::write_mapped(const void* from, std::size_t bytes, off_t offset,
                                           int flags) {
   std::unique_lock lock(mutex_);
-  if (auto ok = check_open(lock, waits(flags)); !ok) return fail(ok.error());
+  if (auto ok = check_open(lock, waits(flags), flags); !ok) return fail(ok.error());
   const iovec piece{const_cast<void*>(from), bytes};
   Cursor cursor({&piece, 1});
   return send_all(lock, cursor, flags, &offset);

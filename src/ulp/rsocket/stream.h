@@ -87,10 +87,11 @@ class Stream final : public Socket {
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
   short state(short events);
   void reset();
-  Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait);
+  Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait, int flags);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);
   Outcome<std::size_t> send_all(std::unique_lock<std::mutex>& lock, Cursor& from, int flags,
                                 off_t* offset);
+  std::size_t send_lent(std::unique_lock<std::mutex>& lock, Cursor& from);
   Outcome<std::size_t> receive_urgent(const Message& message);
   Outcome<void> set_structure(int option, const void* value, socklen_t length);
   Outcome<void> get_fact(int level, int option, void* value, socklen_t* length);

@@ -77,6 +77,21 @@ class StreamEnd {
   virtual std::optional<std::byte> urgent(bool /*peek*/) { return std::nullopt; }
   virtual void set_urgent_inline(bool /*is_inline*/) {}
 
+  // ZCopy, which SDP has: the peer reads the user's buffer, whose call waits for it.
+  virtual bool may_lend(std::size_t /*bytes*/) const { return false; }
+  /// Requires `may_lend`. Fails if the memory cannot be registered.
+  virtual Outcome<void> lend(std::span<std::byte>) { return fail(EINVAL); }
+  virtual bool is_lent() const { return false; }
+  /// Asks the peer to do without the rest.
+  virtual void reclaim() {}
+  /// Not lent any more: returns how many bytes the peer has.
+  virtual std::size_t take_back() { return 0; }
+  /// So many bytes are wanted. What the peer lends is refused if that is not worth a READ, or if
+  /// they are only looked at.
+  virtual void prepare_read(std::size_t /*bytes*/, bool /*peeks*/) {}
+  /// READs at once that each side may have.
+  virtual std::uint8_t reads() const { return 0; }
+
   // riomap's buffers, which SDP does not have.
   virtual Outcome<off_t> map(void*, std::size_t, bool /*remote*/, off_t) { return no_buffers(); }
   virtual Outcome<void> unmap(void*, std::size_t) { return no_buffers(); }

@@ -82,6 +82,19 @@ Header Stream::data(std::size_t bytes, bool is_urgent) {
   return header;
 }
 
+Header Stream::lend(const SourceAvailable& memory, std::size_t bytes) {
+  VERBATIM_ASSERT(bytes > 0 && bytes < memory.bytes && bytes <= lending_room());
+  const Header header = this->header(Mid::source_available, kSourceBytes + bytes);
+  lending_.begin(header.sequence, memory.bytes, static_cast<std::uint32_t>(bytes));
+  return header;
+}
+
+void Stream::on_borrowed_read(std::uint32_t bytes) {
+  borrowing_.on_read(bytes);
+  arrived_ += bytes;
+  read_ += bytes;
+}
+
 Stream::Control Stream::control(Mid mid, const Body& body, std::size_t body_bytes) {
   return {header(mid, body_bytes), body};
 }
@@ -89,9 +102,11 @@ Stream::Control Stream::control(Mid mid, const Body& body, std::size_t body_byte
 /// The peer knows of less than two thirds of the receives. If it has only given credits since it
 /// was told, it is told again when it could not send data any more, but then can: each such answer
 /// needs two messages of the peer, so two sides that do not read do not answer each other for ever.
+/// And it must be able to answer to what is lent to it.
 bool Stream::owes_credits() const {
   const std::uint32_t known = told_ - received_;
   if (3 * known >= 2 * posted_) return false;
+  if (lending_.is_open() && known <= 1 && posted_ > 1 && credits() > kReserved) return true;
   return freed_ > 0 || (known <= kReserved && posted_ > kReserved);
 }
 
@@ -104,17 +119,30 @@ std::optional<Stream::Control> Stream::next_control() {
   }
   if (has_ended()) return std::nullopt;
   if (credits() > 1) {
-    if (std::exchange(send_mode_owed_, false)) return control(Mid::send_mode);
+    if (const auto zcopy = next_zcopy()) return zcopy;
     if (std::exchange(sink_cancel_owed_, false)) return control(Mid::sink_cancel_ack);
     if (std::exchange(buffer_change_owed_, false)) {
       return control(Mid::buffer_change_ack, BufferSize{own_.receive_bytes}, 4);
     }
-    if (std::exchange(finish_owed_, false)) {
+    if (!lending_.is_open() && std::exchange(finish_owed_, false)) {
       is_finished_ = true;
       return control(Mid::disconnect);
     }
   }
   if (owes_credits()) return control(Mid::data);
+  return std::nullopt;
+}
+
+std::optional<Stream::Control> Stream::next_zcopy() {
+  if (const std::uint32_t bytes = borrowing_.read_owed(); bytes > 0) {
+    borrowing_.told_read();
+    return control(Mid::read_done, Moved{bytes}, 4);
+  }
+  if (borrowing_.refusal_owed()) {
+    borrowing_.told_refusal();
+    return control(Mid::send_mode);
+  }
+  if (lending_.take_cancel()) return control(Mid::source_cancel);
   return std::nullopt;
 }
 
@@ -151,10 +179,23 @@ Stream::Use Stream::on_message(std::uint32_t slot, ByteSpan bytes) {
 Stream::Use Stream::dispatch(std::uint32_t slot, const Message& message) {
   switch (message.header.mid) {
     case Mid::data:
-      return on_data(slot, message);
+      return on_data(slot, message, borrowing_.is_open());
     case Mid::source_available:
-      send_mode_owed_ = true;  // Without ZCopy: the peer sends it as Data (A4.6.3).
-      return on_data(slot, message);
+      if (!borrowing_.begin(std::get<SourceAvailable>(message.body),
+                            static_cast<std::uint32_t>(message.data.size()))) {
+        return fail(Fault::unexpected);
+      }
+      if (!borrows_) borrowing_.refuse();  // The peer sends it as Data (A4.6.3).
+      return on_data(slot, message, false);
+    case Mid::read_done:
+      return lending_.on_read(std::get<Moved>(message.body).bytes) ? Use::again
+                                                                   : fail(Fault::unexpected);
+    case Mid::send_mode:
+      return lending_.on_refusal(message.header.acknowledged) ? Use::again
+                                                              : fail(Fault::unexpected);
+    case Mid::source_cancel:  // Nothing, if it is read or refused already.
+      borrowing_.refuse();
+      return Use::again;
     case Mid::disconnect:
       peer_finished_ = true;
       return Use::again;
@@ -167,7 +208,6 @@ Stream::Use Stream::dispatch(std::uint32_t slot, const Message& message) {
     case Mid::buffer_change:
       buffer_change_owed_ = true;  // The size stays as it is.
       return Use::again;
-    case Mid::source_cancel:   // SendSm has ended what it cancels.
     case Mid::sink_available:  // Data messages follow, which make it void.
     case Mid::mode_change:     // The mode says how memory is offered, which this side does not do.
       return Use::again;
@@ -176,9 +216,11 @@ Stream::Use Stream::dispatch(std::uint32_t slot, const Message& message) {
   }
 }
 
-Stream::Use Stream::on_data(std::uint32_t slot, const Message& message) {
+/// `overtakes`: bytes before these are lent and not read yet.
+Stream::Use Stream::on_data(std::uint32_t slot, const Message& message, bool overtakes) {
   std::size_t bytes = message.data.size();
   if (bytes == 0) return Use::again;
+  if (overtakes) return fail(Fault::unexpected);
   if (peer_finished_) return fail(Fault::after_end);
   const bool is_urgent = message.header.has_urgent;
   if (is_urgent) {

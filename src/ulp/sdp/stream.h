@@ -9,6 +9,7 @@
 
 #include "ulp/sdp/wire/hello.h"
 #include "ulp/sdp/wire/message.h"
+#include "ulp/sdp/zcopy.h"
 
 namespace verbatim::ulp::sdp {
 
@@ -32,9 +33,10 @@ enum class Fault : std::uint8_t {
 };
 const char* words_of(Fault fault);
 
-/// One end of an SDP connection: credits, order and ends of both directions, in BCopy mode (all
-/// bytes travel in Data messages). It has no I/O, clock, lock or, after construction, allocation;
-/// who drives it sends the headers that it returns, in that order.
+/// One end of an SDP connection: credits, order and ends of both directions. Bytes travel in Data
+/// messages (BCopy) or, if the driver lends memory, are read by the peer (ZCopy). It has no I/O,
+/// clock, lock or, after construction, allocation; who drives it sends the headers that it returns,
+/// in that order.
 ///
 /// Credits: each message uses one of the peer's receives. A message says how many receives its
 /// sender has posted and which message it had received then, so
@@ -52,9 +54,37 @@ class Stream {
   std::expected<void, Fault> on_hello_ack(const HelloAck& ack);
 
   /// Most bytes that a Data message can have now; 0: none can be sent.
-  std::size_t room() const { return credits() > kReserved && !is_finished() ? data_max_ : 0; }
+  std::size_t room() const { return may_send() ? data_max_ : 0; }
   /// The header of a Data message with this many bytes. Requires 0 < `bytes` <= `room()`.
   Header data(std::size_t bytes, bool is_urgent);
+
+  // ZCopy, sending. The memory stays as it is until `is_lending` returns false.
+  /// Most bytes that a SrcAvail message can have itself now; 0: none can be sent.
+  std::size_t lending_room() const {
+    return may_send() && data_max_ > kSourceBytes ? data_max_ - kSourceBytes : 0;
+  }
+  /// SrcAvail's header. Requires 0 < `bytes` < `memory.bytes`, `bytes` <= `lending_room()`.
+  Header lend(const SourceAvailable& memory, std::size_t bytes);
+  bool is_lending() const { return lending_.is_open(); }
+  /// Bytes of what was lent last that the peer has.
+  std::uint32_t lent_bytes_moved() const { return lending_.moved(); }
+  /// Asks for it back (SrcAvailCancel).
+  void reclaim() { lending_.cancel(); }
+
+  // ZCopy, receiving.
+  /// Whether this side reads what is offered; else it refuses it.
+  void set_borrows(bool borrows) { borrows_ = borrows; }
+  /// What can be read now: the next bytes of the stream. Without value: nothing.
+  std::optional<SourceAvailable> borrowed() const {
+    return borrowing_.can_be_read() && count_ == 0 ? std::optional(borrowing_.rest())
+                                                   : std::nullopt;
+  }
+  /// A READ of it begins, and has read so many of its first bytes.
+  void begin_borrowed_read() { borrowing_.begin_read(); }
+  void on_borrowed_read(std::uint32_t bytes);
+  /// The rest shall come as Data.
+  void refuse_borrowed() { borrowing_.refuse(); }
+
   /// DisConn: this side sends no more.
   void finish() { finish_owed_ = !is_finished_; }
   bool is_finished() const { return is_finished_ || finish_owed_; }
@@ -106,13 +136,16 @@ class Stream {
 
  private:
   static constexpr std::uint32_t kReserved = 2;
+  static constexpr std::size_t kSourceBytes = 16;  // SrcAvail's own fields.
+  bool may_send() const { return credits() > kReserved && !is_finished() && !lending_.is_open(); }
+  std::optional<Control> next_zcopy();
 
   Header header(Mid mid, std::size_t bytes);
   void learn_credits(const Header& header);
   bool owes_credits() const;
   Use fail(Fault fault);
   Use dispatch(std::uint32_t slot, const Message& message);
-  Use on_data(std::uint32_t slot, const Message& message);
+  Use on_data(std::uint32_t slot, const Message& message, bool overtakes);
   Control control(Mid mid, const Body& body = {}, std::size_t body_bytes = 0);
 
   Limits own_;
@@ -126,7 +159,6 @@ class Stream {
   bool is_finished_ = false;
   bool abort_owed_ = false;
   bool is_aborted_ = false;
-  bool send_mode_owed_ = false;
   bool sink_cancel_owed_ = false;
   bool buffer_change_owed_ = false;
 
@@ -138,6 +170,10 @@ class Stream {
   bool peer_finished_ = false;
   bool peer_aborted_ = false;
   Fault fault_ = Fault::none;
+
+  Lending lending_;
+  Borrowing borrowing_;
+  bool borrows_ = false;
 
   std::vector<Piece> ring_;  // Unread data.
   std::size_t first_ = 0;

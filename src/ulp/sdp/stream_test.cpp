@@ -37,6 +37,9 @@ class Bench {
   std::string send(std::size_t bytes, bool is_urgent = false) {
     return text_of(stream.data(bytes, is_urgent));
   }
+  std::string lend(const SourceAvailable& memory, std::size_t bytes) {
+    return text_of(stream.lend(memory, bytes));
+  }
   std::string read(std::uint32_t bytes) {
     const auto slot = stream.consume(bytes);
     return (slot ? fmt::format("post {} ", *slot) : "") + printed();
@@ -140,6 +143,66 @@ TEST(SdpStream, ZCopyIsAnswered) {
   EXPECT_EQ(end.in({.mid = Mid::mode_change}, Mode{1}), "");
 }
 
+constexpr SourceAvailable kLent{.bytes = 1000, .key = MemoryKey{7}, .address = 0x5000};
+
+/// The first bytes go with the offer; no Data until the rest is read, in parts if the peer likes.
+TEST(SdpStream, LentMemoryIsReadByThePeer) {
+  Bench end;
+  EXPECT_EQ(end.stream.lending_room(), 16u);
+  EXPECT_EQ(end.lend(kLent, 16), "SrcAvail 48 mseq 1 ack 0 buffers 8; ");
+  EXPECT_EQ(end.stream.room() + end.stream.lending_room(), 0u);
+  end.stream.finish();
+  EXPECT_EQ(end.in({.mid = Mid::read_done, .acknowledged = 1}, Moved{900}), "");
+  EXPECT_TRUE(end.stream.is_lending());
+  EXPECT_EQ(end.in({.mid = Mid::read_done, .acknowledged = 1}, Moved{84}),
+            "DisConn 16 mseq 2 ack 2 buffers 8; ");
+  EXPECT_EQ(end.stream.lent_bytes_moved(), 1000u);
+}
+
+TEST(SdpStream, LentMemoryComesBackIfThePeerRefuses) {
+  Bench end;
+  end.lend(kLent, 16);
+  end.stream.reclaim();
+  EXPECT_EQ(end.printed(), "SrcAvailCancel 16 mseq 2 ack 0 buffers 8; ");
+  end.stream.reclaim();
+  EXPECT_EQ(end.printed(), "");
+  EXPECT_EQ(end.in({.mid = Mid::read_done, .acknowledged = 1}, Moved{100}), "");
+  EXPECT_EQ(end.in({.mid = Mid::send_mode, .acknowledged = 1}), "");
+  EXPECT_FALSE(end.stream.is_lending());
+  EXPECT_EQ(end.stream.lent_bytes_moved(), 116u);
+  EXPECT_GT(end.stream.room(), 0u);
+}
+
+TEST(SdpStream, BorrowedMemoryIsReadBehindTheBytesBeforeIt) {
+  Bench end;
+  end.stream.set_borrows(true);
+  EXPECT_EQ(end.in({.mid = Mid::source_available}, kLent, "first"), "keep");
+  EXPECT_FALSE(end.stream.borrowed());
+  EXPECT_EQ(end.read(5), "post 0 ");
+  ASSERT_TRUE(end.stream.borrowed());
+  EXPECT_EQ(*end.stream.borrowed(),
+            (SourceAvailable{.bytes = 995, .key = MemoryKey{7}, .address = 0x5005}));
+  end.stream.begin_borrowed_read();
+  end.stream.on_borrowed_read(600);
+  EXPECT_EQ(end.printed(), "RdmaRdCompl 20 mseq 1 ack 1 buffers 8; ");
+  end.stream.refuse_borrowed();
+  EXPECT_FALSE(end.stream.borrowed());
+  EXPECT_EQ(end.printed(), "SendSm 16 mseq 2 ack 1 buffers 8; ");
+  EXPECT_EQ(end.in("rest"), "keep");
+}
+
+TEST(SdpStream, ACancelWaitsForTheReadInFlight) {
+  Bench end;
+  end.stream.set_borrows(true);
+  end.in({.mid = Mid::source_available}, kLent, "first");
+  end.read(5);
+  end.stream.begin_borrowed_read();
+  EXPECT_EQ(end.in({.mid = Mid::source_cancel}), "");
+  end.stream.on_borrowed_read(500);
+  EXPECT_EQ(end.printed(),
+            "RdmaRdCompl 20 mseq 1 ack 2 buffers 8; SendSm 16 mseq 2 ack 2 buffers 8; ");
+}
+
 TEST(SdpStream, RulesThatAPeerBreaksEndTheConnection) {
   const auto fault_of = [](Header header, const Body& body = {}) {
     Bench end;
@@ -152,6 +215,7 @@ TEST(SdpStream, RulesThatAPeerBreaksEndTheConnection) {
   EXPECT_EQ(fault_of({.mid = Mid::hello}), Fault::unexpected);
   EXPECT_EQ(fault_of({.mid = Mid::suspend}), Fault::unexpected);
   EXPECT_EQ(fault_of({.mid = Mid::read_done}, Moved{1}), Fault::unexpected);
+  EXPECT_EQ(fault_of({.mid = Mid::send_mode}), Fault::unexpected);
   EXPECT_EQ(fault_of({.mid = static_cast<Mid>(0x10)}), Fault::message);
   Stream small(kOwn);
   EXPECT_EQ(small.on_hello({.buffers = 3, .own_bytes = 64}).error(), Fault::no_room);

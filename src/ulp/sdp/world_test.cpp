@@ -35,6 +35,11 @@ struct Side {
   std::uint64_t read = 0;
   std::uint32_t reads_from = 0;  // The program does not read before,
   bool writes_first = false;     // or before it has written all.
+  bool lends = false;
+  bool is_lent = false;
+  std::uint64_t lent_from = 0;     // The place in the sequence that is lent.
+  std::uint32_t read_ends_at = 0;  // A READ in flight: when it ends, and how much it reads.
+  std::uint32_t reads = 0;
 };
 
 class World {
@@ -48,6 +53,10 @@ class World {
       side.reads_from = below(3) == 0 ? below(5'000) : 0;
     }
     a.writes_first = below(4) == 0;
+    for (Side& side : sides_) {
+      side.lends = below(2) == 0;
+      side.stream.set_borrows(below(4) > 0);
+    }
     if (cuts) cut_at_ = below(300);
   }
 
@@ -55,7 +64,7 @@ class World {
     for (now_ = 0; now_ < kTicks && now_ < cut_at_ && !is_over(); ++now_) {
       for (std::size_t i = 0; i < 2; ++i) {
         deliver(sides_[i], sides_[1 - i]);
-        act(sides_[i]);
+        act(sides_[i], sides_[1 - i]);
         send_controls(sides_[i]);
       }
     }
@@ -69,7 +78,7 @@ class World {
     }
   }
   void expect_prefix() {
-    for (std::size_t i = 0; i < 2; ++i) EXPECT_LE(sides_[i].read, sides_[1 - i].written);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_LE(sides_[i].read, sides_[1 - i].to_write);
   }
 
  private:
@@ -84,8 +93,8 @@ class World {
 
   bool is_over() const {
     return std::ranges::all_of(sides_, [](const Side& side) {
-      return side.stream.peer_finished() && !side.stream.has_data() && side.stream.is_drained() &&
-             side.wire.empty();
+      return side.stream.peer_finished() && !side.stream.has_data() && side.reads == 0 &&
+             !side.stream.borrowed() && side.stream.is_drained() && side.wire.empty();
     });
   }
 
@@ -117,8 +126,60 @@ class World {
     }
   }
 
-  void act(Side& side) {
+  /// Lends the next bytes, and goes on when it has them back.
+  void lend(Side& side) {
+    const std::uint64_t left = side.to_write - side.written;
+    const std::size_t room = side.stream.lending_room();
+    if (!side.lends || side.is_lent || room == 0 || left < 2 || below(3) > 0) return;
+    const std::uint32_t bytes = 2 + below(static_cast<std::uint32_t>(left - 1));
+    const std::size_t first =
+        1 + below(static_cast<std::uint32_t>(std::min<std::size_t>(room, bytes - 1)));
+    std::vector<std::byte> data(first);
+    for (std::size_t i = 0; i < first; ++i) data[i] = byte_at(side.written + i);
+    side.lent_from = side.written;
+    side.is_lent = true;
+    const SourceAvailable memory{.bytes = bytes, .key = {}, .address = side.written};
+    put(side, side.stream.lend(memory, first), memory, data);
+  }
+  void take_back(Side& side) {
+    if (!side.is_lent) return;
+    if (below(200) == 0) side.stream.reclaim();
+    if (side.stream.is_lending()) return;
+    side.is_lent = false;
+    side.written = side.lent_from + side.stream.lent_bytes_moved();
+  }
+
+  /// Reads what the other side lends, which takes some time.
+  void borrow(Side& side, const Side& other) {
+    if (side.reads > 0) {
+      if (now_ < side.read_ends_at) return;
+      ASSERT_TRUE(other.is_lent) << "memory that is not lent any more";
+      side.stream.on_borrowed_read(side.reads);
+      side.read += side.reads;
+      side.reads = 0;
+      return;
+    }
+    const auto memory = side.stream.borrowed();
+    if (!memory) return;
+    ASSERT_EQ(memory->address, side.read);
+    if (below(10) == 0) return side.stream.refuse_borrowed();
+    side.stream.begin_borrowed_read();
+    side.reads = 1 + below(memory->bytes);
+    side.read_ends_at = now_ + below(30);
+  }
+
+  bool may_read(const Side& side) const {
+    return now_ >= side.reads_from && (!side.writes_first || side.stream.is_finished());
+  }
+  void borrow_if_reading(Side& side, const Side& other) {
+    if (side.reads > 0 || may_read(side)) borrow(side, other);
+  }
+
+  void act(Side& side, Side& other) {
+    borrow_if_reading(side, other);
+    take_back(side);
     if (below(3) == 0) return;
+    lend(side);
     while (side.stream.room() > 0 && side.written < side.to_write && below(4) > 0) {
       const auto most = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(side.stream.room(), side.to_write - side.written));
@@ -126,9 +187,11 @@ class World {
       for (std::byte& byte : data) byte = byte_at(side.written++);
       put(side, side.stream.data(data.size(), false), {}, data);
     }
-    if (side.written == side.to_write && !side.stream.is_finished()) side.stream.finish();
-    if (now_ < side.reads_from || (side.writes_first && !side.stream.is_finished())) return;
-    while (side.stream.has_data() && below(4) > 0) {
+    if (side.written == side.to_write && !side.is_lent && !side.stream.is_finished()) {
+      side.stream.finish();
+    }
+    if (!may_read(side)) return;
+    while (side.reads == 0 && side.stream.has_data() && below(4) > 0) {
       const Stream::Piece piece = side.stream.piece(0);
       const std::uint32_t bytes = 1 + below(piece.bytes);
       for (std::uint32_t i = 0; i < bytes; ++i) {

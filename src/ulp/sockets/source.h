@@ -8,6 +8,10 @@
 
 namespace verbatim::ulp::sockets {
 
+/// A flag of calls that move bytes: the call is that of the relay to which the stream was handed
+/// over. Other calls that are in the stream then fail with ESTALE.
+inline constexpr int kRelayed = 0x0010'0000;
+
 /// A socket over RDMA as those see it who wait for it: its readiness is in the process's memory, so
 /// the kernel cannot know it. rsockets are sources, as are pending sockets, which become rsockets.
 ///
@@ -31,7 +35,14 @@ class Source {
   virtual void wake() = 0;
   /// What the descriptor has become, if it is this source's no more; null: the kernel's own. Sets
   /// ask before they look, so nobody has to tell them, who might hold another set's lock.
-  virtual std::optional<std::shared_ptr<Source>> successor() { return std::nullopt; }
+  virtual std::optional<std::shared_ptr<Source>> successor() {
+    if (is_handed_over_) return std::shared_ptr<Source>();
+    return std::nullopt;
+  }
+  /// From now on the program's numbers are of a socket of the kernel's, which other processes have,
+  /// too.
+  void hand_over() { is_handed_over_ = true; }
+  bool is_handed_over() const { return is_handed_over_; }
   /// True if the program has closed its last descriptor.
   virtual bool is_closed() const { return false; }
   /// As ioctl's FIONREAD.
@@ -46,6 +57,7 @@ class Source {
 
  private:
   std::atomic<std::uint32_t> edges_{0};
+  std::atomic<bool> is_handed_over_ = false;
 };
 
 }  // namespace verbatim::ulp::sockets

@@ -16,6 +16,7 @@
 #include "dropin/rdmacm/locks.h"
 #include "dropin/rspreload/carriers.h"
 #include "dropin/rspreload/environment.h"
+#include "dropin/rspreload/heirs/heir.h"
 #include "dropin/rspreload/inherited.h"
 #include "dropin/rspreload/pending/gate.h"
 #include "dropin/rspreload/pending/sign.h"
@@ -302,6 +303,7 @@ bool advance(int number, int late_ms) {
   const int fd = first_of(number);
   const Kind kind = kind_of(fd);
   if (!is_pending(kind)) return true;
+  if (kind == Kind::inherited) return adopt(fd), true;
   if (kind == Kind::converting || !replace_kind(fd, kind, Kind::converting)) return false;
   const Inside mark;
   restore_environment();

@@ -1,10 +1,12 @@
 #include "ulp/rsocket/sdp/end.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 
 #include "base/log.h"
 
@@ -20,6 +22,20 @@ constexpr std::uint32_t kControlBytes = 64;   // Of a message besides Data.
 constexpr std::uint32_t kFewestSlots = 4, kMostSlots = 64;
 // In a request's id, beside the slot: `kReceive`, or that it is no Data message.
 constexpr std::uint64_t kControl = std::uint64_t{1} << 62;
+constexpr std::uint64_t kRead = std::uint64_t{1} << 61;
+/// Reads of less are not worth a registration.
+constexpr std::size_t kLeastBorrowed = 32'768;
+/// What goes with an offer.
+constexpr std::size_t kFirstBytes = 4096;
+
+/// Bytes of a send that waits, from which on memory is lent; 0: never.
+std::size_t lending_threshold() {
+  static const std::size_t bytes = [] {
+    const char* const text = std::getenv("SDP_ZCOPY_THRESH");
+    return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  }();
+  return bytes;
+}
 
 /// Slots for so many bytes that are in flight.
 std::uint32_t slots_for(std::uint32_t bytes) {
@@ -48,7 +64,9 @@ std::vector<std::byte> encoded(const Private& value) {
 }  // namespace
 
 SdpEnd::SdpEnd(rdma_cm_id* id, const Sizes& sizes, const Limits& limits)
-    : id_(id), sizes_(sizes), limits_(limits), stream_(limits) {}
+    : id_(id), sizes_(sizes), limits_(limits), stream_(limits) {
+  stream_.set_borrows(true);
+}
 
 Outcome<std::unique_ptr<SdpEnd>> SdpEnd::make(rdma_cm_id* id, const Sizes& sizes) {
   const Limits limits{.receives = static_cast<std::uint16_t>(slots_for(sizes.receive_bytes)),
@@ -67,7 +85,7 @@ Outcome<void> SdpEnd::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
   fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-  const std::uint32_t sends = slots_ + kControls;
+  const std::uint32_t sends = slots_ + kControls + 1;  // A READ.
   cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + limits_.receives), nullptr, channel_, 0);
   if (cq_ == nullptr) return fail(errno);
   ibv_qp_init_attr attributes{};
@@ -199,11 +217,13 @@ void SdpEnd::abort() {
 std::size_t SdpEnd::bytes_to_read() const {
   std::size_t total = 0;
   for (std::size_t i = 0; i < stream_.pieces(); ++i) total += stream_.piece(i).bytes;
+  if (const auto memory = stream_.borrowed()) total += memory->bytes;
   return total;
 }
 
 std::size_t SdpEnd::receive(Cursor& to) {
   std::size_t most = to.left();
+  const bool is_small = most < kLeastBorrowed;
   if (const auto mark = stream_.bytes_to_mark()) most = std::min<std::size_t>(most, *mark);
   std::size_t total = 0;
   while (total < most && stream_.has_data()) {
@@ -215,8 +235,91 @@ std::size_t SdpEnd::receive(Cursor& to) {
       broken_ = true;
     }
   }
+  for (std::size_t bytes = 1; bytes > 0 && stream_.borrowed(); total += bytes) bytes = borrow(to);
+  if (stream_.borrowed() && (is_small || to.left() > 0)) stream_.refuse_borrowed();
   send_controls();
   return total;
+}
+
+std::size_t SdpEnd::borrow(Cursor& to) {
+  const auto memory = stream_.borrowed();
+  const auto piece = to.piece();
+  const std::size_t bytes = std::min<std::size_t>(piece.size(), memory->bytes);
+  if (bytes == 0 || bytes < std::min<std::size_t>(kLeastBorrowed, memory->bytes)) return 0;
+  auto region = Memory::over(id_->qp->pd, piece.data(), bytes, 0);
+  if (!region) {
+    stream_.refuse_borrowed();
+    return 0;
+  }
+  stream_.begin_borrowed_read();
+  is_reading_ = true;
+  if (!post_read(*region, bytes, *memory)) broken_ = true;
+  while (is_reading_ && !broken_) {  // At most as long as the queue pair tries.
+    process(false);
+    if (is_reading_) sched_yield();
+  }
+  if (broken_) return 0;
+  stream_.on_borrowed_read(static_cast<std::uint32_t>(bytes));
+  to.skip(bytes);
+  return bytes;
+}
+
+Outcome<void> SdpEnd::post_read(const Memory& to, std::size_t bytes,
+                                const ulp::sdp::SourceAvailable& from) {
+  ibv_sge piece{
+      .addr = to.address(), .length = static_cast<std::uint32_t>(bytes), .lkey = to.lkey()};
+  ibv_send_wr request{};
+  request.wr_id = kRead;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_READ;
+  request.wr.rdma.remote_addr = from.address;
+  request.wr.rdma.rkey = static_cast<std::uint32_t>(from.key);
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(id_->qp, &request, &bad); error != 0) return fail(error);
+  return {};
+}
+
+void SdpEnd::prepare_read(std::size_t bytes, bool peeks) {
+  const auto memory = stream_.borrowed();
+  if (!memory || (!peeks && bytes >= std::min<std::size_t>(kLeastBorrowed, memory->bytes))) return;
+  stream_.refuse_borrowed();
+  send_controls();
+}
+
+bool SdpEnd::may_lend(std::size_t bytes) const {
+  const std::size_t least = lending_threshold();
+  return least > 0 && bytes >= least && bytes <= UINT32_MAX && stream_.lending_room() > 0 &&
+         slots_free_ > 0 && !broken_;
+}
+
+Outcome<void> SdpEnd::lend(std::span<std::byte> memory) {
+  auto region = Memory::over(id_->qp->pd, memory.data(), memory.size(), IBV_ACCESS_REMOTE_READ);
+  if (!region) return fail(region.error());
+  lent_ = std::move(*region);
+  const std::size_t first = std::min({stream_.lending_room(), kFirstBytes, memory.size() - 1});
+  const ulp::sdp::SourceAvailable offer{.bytes = static_cast<std::uint32_t>(memory.size()),
+                                        .key = MemoryKey{lent_->rkey()},
+                                        .address = lent_->address()};
+  const std::uint64_t offset = std::uint64_t{slot_} * kSlotBytes;
+  std::byte* const at = send_buffer_.data() + offset;
+  const std::size_t head =
+      encode(stream_.lend(offer, first), offer,
+             std::span<std::byte, ulp::sdp::kMostHead>(at, ulp::sdp::kMostHead));
+  std::memcpy(at + head, memory.data(), first);
+  slot_ = (slot_ + 1) % slots_;
+  --slots_free_;
+  return post_send(0, offset, head + first);
+}
+
+void SdpEnd::reclaim() {
+  stream_.reclaim();
+  send_controls();
+}
+
+std::size_t SdpEnd::take_back() {
+  lent_.reset();
+  return stream_.lent_bytes_moved();
 }
 
 std::size_t SdpEnd::peek(Cursor& to) const {
@@ -263,6 +366,11 @@ void SdpEnd::take(const ibv_wc& completion) {
   if ((completion.wr_id & kReceive) != 0) {
     if (well) on_message(static_cast<std::uint32_t>(completion.wr_id), completion.byte_len);
     return;  // Else it was flushed.
+  }
+  if (completion.wr_id == kRead) {
+    is_reading_ = false;
+    if (!well) broken_ = true;
+    return;
   }
   ++((completion.wr_id & kControl) != 0 ? controls_free_ : slots_free_);
   if (!well) broken_ = true;

@@ -35,7 +35,7 @@ class SdpEnd final : public StreamEnd {
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
   std::size_t first_transfer() const override { return kMostTransfer; }
   std::uint32_t arrivals() const override { return arrivals_; }
-  bool has_data() const override { return stream_.has_data(); }
+  bool has_data() const override { return stream_.has_data() || stream_.borrowed(); }
   std::size_t bytes_to_read() const override;
   std::size_t receive(Cursor& to) override;
   std::size_t peek(Cursor& to) const override;
@@ -54,6 +54,14 @@ class SdpEnd final : public StreamEnd {
   std::optional<std::byte> urgent(bool peek) override { return stream_.urgent(peek); }
   void set_urgent_inline(bool is_inline) override { stream_.set_urgent_inline(is_inline); }
 
+  bool may_lend(std::size_t bytes) const override;
+  Outcome<void> lend(std::span<std::byte> memory) override;
+  bool is_lent() const override { return stream_.is_lending(); }
+  void reclaim() override;
+  std::size_t take_back() override;
+  void prepare_read(std::size_t bytes, bool peeks) override;
+  std::uint8_t reads() const override { return kReads; }
+
   bool peer_shut() const override { return stream_.peer_finished(); }
   bool peer_gone() const override { return stream_.peer_finished() && broken_; }
   bool broken() const override { return broken_; }
@@ -61,6 +69,8 @@ class SdpEnd final : public StreamEnd {
 
  private:
   static constexpr std::uint32_t kControls = 8;  // Messages besides Data that may be in flight.
+
+  static constexpr std::uint8_t kReads = 4;
 
   SdpEnd(rdma_cm_id* id, const Sizes& sizes, const ulp::sdp::Limits& limits);
   Outcome<void> make_queues();
@@ -70,6 +80,10 @@ class SdpEnd final : public StreamEnd {
   void take_channel_event();
   void take(const ibv_wc& completion);
   void on_message(std::uint32_t slot, std::uint32_t bytes);
+  /// Reads the next bytes from the peer's memory into the user's, if there are enough.
+  std::size_t borrow(Cursor& to);
+  Outcome<void> post_read(const Memory& to, std::size_t bytes,
+                          const ulp::sdp::SourceAvailable& from);
   /// Sends what the stream owes the peer besides Data.
   void send_controls();
 
@@ -94,6 +108,8 @@ class SdpEnd final : public StreamEnd {
   std::uint32_t controls_free_ = kControls;
   std::uint32_t control_ = 0;
   Memory receive_buffer_;  // `limits_.receives` slots.
+  std::optional<Memory> lent_;
+  bool is_reading_ = false;
 };
 
 }  // namespace verbatim::rsocket
