@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "offload/switch/packets_test_util.h"
+#include "offload/switch/packets_for_test.h"
 #include "offload/switch/switch.h"
 #include "sim/random.h"
 
