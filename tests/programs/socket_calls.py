@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Random calls at both ends of a connection, in one program that knows nothing of RDMA: `socket_calls.py ADDRESS FIRST COUNT`
-prints a line for each call of each seed. What it prints on TCP is what it must print on any other carrier."""
+prints a line for each call of each seed. What it prints on TCP is what it must print on any other carrier. With `urgent` behind
+that, some calls are about urgent data."""
 
 import array
 import ctypes
@@ -9,6 +10,7 @@ import fcntl
 import os
 import random
 import select
+import signal
 import socket
 import struct
 import sys
@@ -16,8 +18,8 @@ import tempfile
 import termios
 import time
 
-from socket_ends import (LIBC, SECONDS, End, Message, Messages, Vector, checked, connect, send_bytes, settle, state, waiting,
-                         words_of)
+from socket_ends import (LIBC, SECONDS, End, Message, Messages, Vector, arrived, checked, connect, send_bytes, settle, state,
+                         waiting, words_of)
 
 CALLS = 60
 MOST = 6000
@@ -35,7 +37,8 @@ SETTABLE = [row for row in OPTIONS if row[2] in ("SO_KEEPALIVE", "TCP_NODELAY", 
 
 
 class Run:
-    def __init__(self, seed, address):
+    def __init__(self, seed, address, kinds):
+        self.kinds = kinds
         self.random = random.Random(seed)
         self.say = lambda *words: print(seed, *words, flush=True)
         self.a, self.b = (End(name, it) for name, it in zip("ab", connect(address)))
@@ -53,7 +56,7 @@ class Run:
     def step(self):
         end, peer = (self.a, self.b) if self.random.random() < 0.5 else (self.b, self.a)
         settle(end)
-        kind = self.random.choices([row[0] for row in KINDS], [row[1] for row in KINDS])[0]
+        kind = self.random.choices([row[0] for row in self.kinds], [row[1] for row in self.kinds])[0]
         kind(self, end, peer)
 
     def send_by(self, end, peer, what, size, call):
@@ -124,7 +127,9 @@ def splice_out(run, end, peer):
 
 def take(run, end, what, call):
     found = run.attempt(end, what, call)
-    if isinstance(found, str) and found[0].isdigit():
+    if end.inline is not None:
+        end.unread = arrived(end)
+    elif isinstance(found, str) and found[0].isdigit():
         end.unread -= int(found.split(":")[0])
 
 
@@ -299,6 +304,42 @@ def at_mark(run, end, _):
     run.attempt(end, "SIOCATMARK", call)
 
 
+def begin_urgent(run):
+    """`b` gets signals."""
+    run.urged = 0
+
+    def note(*_):
+        run.urged += 1
+
+    signal.signal(signal.SIGURG, note)
+    fcntl.fcntl(run.b.number, fcntl.F_SETOWN, os.getpid())
+    for end in (run.a, run.b):
+        end.inline = 0
+
+
+def send_urgent(run, end, peer):
+    run.send_by(end, peer, "send oob", run.random.choice((1, 1, 2, 100)),
+                lambda data: send_bytes(end.number, data, socket.MSG_OOB | socket.MSG_NOSIGNAL))
+
+
+def receive_urgent(run, end, _):
+    flags = socket.MSG_OOB | run.random.choice((0, 0, socket.MSG_PEEK))
+    with end.socket() as it:
+        run.attempt(end, f"recv oob {flags}", lambda: it.recv(1, flags))
+
+
+def change_inline(run, end, _):
+    end.inline = run.random.randrange(2)
+    with end.socket() as it:
+        run.attempt(end, f"inline {end.inline}", lambda: it.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, end.inline))
+
+
+def signals(run, end, _):
+    if end is run.b:
+        run.say("signals", run.urged > 0, "owner", fcntl.fcntl(end.number, fcntl.F_GETOWN) == os.getpid())
+        run.urged = 0
+
+
 def names(run, end, peer):
     with end.socket() as it, peer.socket() as other:
         def same():
@@ -333,6 +374,8 @@ KINDS = [(send, 14), (receive, 14), (look, 8), (peek, 4), (count, 4), (receive_m
          (send_messages, 2), (send_file, 2), (splice_out, 1), (splice_in, 1), (look_by_select, 4), (change_epoll, 3),
          (look_by_epoll, 5), (shut, 0.7), (options, 4), (change_option, 3), (linger, 1), (timeouts, 1), (time_out, 1),
          (wrong, 3), (names, 2), (duplicate, 3), (flags, 2), (at_mark, 1)]
+URGENT_KINDS = [row for row in KINDS if row[0] not in (options, change_option)]
+URGENT_KINDS += [(send_urgent, 8), (receive_urgent, 8), (at_mark, 8), (change_inline, 1), (signals, 4)]
 
 
 def finish(run):
@@ -363,8 +406,11 @@ def finish(run):
 
 def main():
     address, first, amount = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    is_urgent = sys.argv[4:] == ["urgent"]
     for seed in range(first, first + amount):
-        run = Run(seed, address)
+        run = Run(seed, address, URGENT_KINDS if is_urgent else KINDS)
+        if is_urgent:
+            begin_urgent(run)
         for _ in range(CALLS):
             run.step()
         finish(run)
