@@ -10,7 +10,6 @@ import fcntl
 import os
 import random
 import select
-import signal
 import socket
 import struct
 import sys
@@ -18,6 +17,7 @@ import tempfile
 import termios
 import time
 
+import urgent_calls
 from socket_ends import (LIBC, SECONDS, End, Message, Messages, Vector, arrived, checked, connect, send_bytes, settle, state,
                          waiting, words_of)
 
@@ -25,7 +25,6 @@ CALLS = 60
 MOST = 6000
 MOST_UNREAD = 30_000  # In any carrier's buffers.
 LETTERS = bytes(range(97, 123)) * 1000
-SIOCATMARK = 0x8905
 OPTIONS = [(socket.SOL_SOCKET, getattr(socket, name), name) for name in
            ("SO_ERROR", "SO_TYPE", "SO_DOMAIN", "SO_PROTOCOL", "SO_ACCEPTCONN", "SO_KEEPALIVE", "SO_OOBINLINE", "SO_BROADCAST",
             "SO_RCVLOWAT", "SO_PRIORITY", "SO_DONTROUTE")]
@@ -296,48 +295,7 @@ def wrong(run, end, peer):
 
 
 def at_mark(run, end, _):
-    def call():
-        number = array.array("i", [7])
-        fcntl.ioctl(end.number, SIOCATMARK, number)
-        return number[0]
-
-    run.attempt(end, "SIOCATMARK", call)
-
-
-def begin_urgent(run):
-    """`b` gets signals."""
-    run.urged = 0
-
-    def note(*_):
-        run.urged += 1
-
-    signal.signal(signal.SIGURG, note)
-    fcntl.fcntl(run.b.number, fcntl.F_SETOWN, os.getpid())
-    for end in (run.a, run.b):
-        end.inline = 0
-
-
-def send_urgent(run, end, peer):
-    run.send_by(end, peer, "send oob", run.random.choice((1, 1, 2, 100)),
-                lambda data: send_bytes(end.number, data, socket.MSG_OOB | socket.MSG_NOSIGNAL))
-
-
-def receive_urgent(run, end, _):
-    flags = socket.MSG_OOB | run.random.choice((0, 0, socket.MSG_PEEK))
-    with end.socket() as it:
-        run.attempt(end, f"recv oob {flags}", lambda: it.recv(1, flags))
-
-
-def change_inline(run, end, _):
-    end.inline = run.random.randrange(2)
-    with end.socket() as it:
-        run.attempt(end, f"inline {end.inline}", lambda: it.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, end.inline))
-
-
-def signals(run, end, _):
-    if end is run.b:
-        run.say("signals", run.urged > 0, "owner", fcntl.fcntl(end.number, fcntl.F_GETOWN) == os.getpid())
-        run.urged = 0
+    run.attempt(end, "SIOCATMARK", lambda: urgent_calls.is_at_mark(end))
 
 
 def names(run, end, peer):
@@ -374,8 +332,8 @@ KINDS = [(send, 14), (receive, 14), (look, 8), (peek, 4), (count, 4), (receive_m
          (send_messages, 2), (send_file, 2), (splice_out, 1), (splice_in, 1), (look_by_select, 4), (change_epoll, 3),
          (look_by_epoll, 5), (shut, 0.7), (options, 4), (change_option, 3), (linger, 1), (timeouts, 1), (time_out, 1),
          (wrong, 3), (names, 2), (duplicate, 3), (flags, 2), (at_mark, 1)]
-URGENT_KINDS = [row for row in KINDS if row[0] not in (options, change_option)]
-URGENT_KINDS += [(send_urgent, 8), (receive_urgent, 8), (at_mark, 8), (change_inline, 1), (signals, 4)]
+# splice(2) stops at an urgent byte for ever, on TCP alone.
+URGENT_KINDS = [row for row in KINDS if row[0] not in (options, change_option, splice_in)] + [*urgent_calls.KINDS, (at_mark, 8)]
 
 
 def finish(run):
@@ -410,7 +368,7 @@ def main():
     for seed in range(first, first + amount):
         run = Run(seed, address, URGENT_KINDS if is_urgent else KINDS)
         if is_urgent:
-            begin_urgent(run)
+            urgent_calls.begin(run)
         for _ in range(CALLS):
             run.step()
         finish(run)

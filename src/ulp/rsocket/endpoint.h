@@ -58,6 +58,7 @@ class Endpoint final : public StreamEnd {
   bool is_at_mark() const override { return mark_.is_here(); }
   std::optional<std::byte> urgent(bool peek) override { return mark_.take(peek); }
   void set_urgent_inline(bool is_inline) override { mark_.set_inline(is_inline); }
+  void pass_urgent() override { consume(mark_.hole()); }
 
   bool all_sent() const override { return controls_ == 0 && requests_free_ == data_requests(); }
 
@@ -122,6 +123,7 @@ class Endpoint final : public StreamEnd {
   Memory target_list_;     // `kTargets` targets, followed by our copy of the peer's map of buffers.
 
   // Send side.
+  bool has_begun_ = false;  // The peer is ready: a message has come, or may be sent.
   std::uint32_t requests_free_ = 0;
   std::uint32_t send_free_ = 0;      // Free bytes of the send buffer.
   std::uint32_t send_at_ = 0;        // Offset of the next byte.

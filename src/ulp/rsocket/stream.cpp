@@ -108,6 +108,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   if ((message.flags & MSG_OOB) != 0) return receive_urgent(message);
   Cursor to(message.pieces);
   std::size_t total = 0;
+  if (to.left() > 0 && (message.flags & MSG_PEEK) == 0) endpoint_->pass_urgent();
   do {
     const auto done = [this] { return can_read() || !is_up(); };
     if (!endpoint_->has_data()) {

@@ -82,6 +82,8 @@ class StreamEnd {
   virtual bool is_at_mark() const = 0;
   virtual std::optional<std::byte> urgent(bool peek) = 0;
   virtual void set_urgent_inline(bool is_inline) = 0;
+  /// A read begins: an urgent byte that is next, and not inline, leaves the stream.
+  virtual void pass_urgent() {}
 
   // riomap's buffers, which SDP does not have.
   virtual Outcome<off_t> map(void*, std::size_t, bool /*remote*/, off_t) { return no_buffers(); }

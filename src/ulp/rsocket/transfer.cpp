@@ -36,6 +36,7 @@ bool Endpoint::can_send() const {
 }
 
 Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool is_urgent) {
+  has_begun_ = true;
   const Target now = target();
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});
@@ -164,7 +165,7 @@ std::size_t Endpoint::peek(Cursor& to) const {
 
 bool Endpoint::owes_credits() const {
   const bool messages = static_cast<std::int16_t>(received_ - credit_at_) >= 0;
-  return (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
+  return has_begun_ && (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
          peer_targets_.length != 0;
 }
 
@@ -256,6 +257,7 @@ void Endpoint::take(const ibv_wc& completion) {
 }
 
 void Endpoint::on_message(std::uint32_t word) {
+  has_begun_ = true;
   const std::uint32_t value = value_of(word);
   switch (op_of(word)) {
     case Op::data:
