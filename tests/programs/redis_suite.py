@@ -18,7 +18,7 @@ from testbed import Testbed  # noqa: E402 (found by the line above)
 
 UNITS = ["unit/protocol", "unit/other", "unit/pubsub", "unit/type/string", "unit/type/list", "unit/type/set", "unit/type/zset",
          "unit/type/hash", "unit/type/stream", "integration/replication"]
-SECONDS = 1200
+SECONDS = int(os.environ.get("REDIS_SUITE_SECONDS", "1200"))
 PROGRAMS = {"redis-server": "redis-check-rdb", "redis-cli": "redis-cli", "redis-benchmark": "redis-benchmark",
             "redis-check-rdb": "redis-check-rdb", "redis-check-aof": "redis-check-rdb"}  # In Debian some are one program.
 
@@ -67,6 +67,7 @@ def main():
     options.preload = ""
     ours = 0
     with Testbed(options) as testbed:
+        testbed.set_addresses("a", "127.0.0.1")  # Where the suite's servers listen.
         for unit in options.units:
             results = {}
             for way in ("", options.carrier):
