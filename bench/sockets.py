@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Socket programs over rsockets and SDP on the direct path, beside TCP over loopback: iperf3 and redis-benchmark,
-unmodified. Each round runs all of them; prints medians, with the least and the greatest, and of the ratios of each round;
+unmodified, and connections that are opened, used once and closed. Each round runs all of them; prints medians, with the least and the greatest, and of the ratios of each round;
 and the processor time of both ends. Needs Debian's iperf3 and redis-tools."""
 
 import argparse
@@ -16,6 +16,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from testbed import Testbed, wait_until, listens  # noqa: E402 (found by the line above)
 
 REQUESTS = 100_000  # Of each kind.
+CONNECTIONS = 2_000
+MANY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "programs", "many_sockets.py")
 WAYS = {"rsockets": "rsockets", "sdp": "SDP", "tcp": "TCP over loopback"}
 REDIS = "/usr/bin/redis-check-rdb"  # In Debian the server is this program by another name.
 
@@ -78,6 +80,18 @@ def redis(place):
     return {row[0]: float(row[1]) / 1000 for row in rows}
 
 
+def connections(place):
+    """Returns microseconds of both ends' processors a connection, a hundred at a time."""
+    port = place.testbed.free_port()
+    words = ["/usr/bin/python3", MANY]
+    rest = [place.testbed.address("a"), str(port)]
+    server = place.start_server([*words, "server", *rest], port)
+    place.output([*words, "client", *rest, str(CONNECTIONS), "100"])
+    server.send_signal(signal.SIGTERM)
+    place.end(server)
+    return place.seconds / CONNECTIONS * 1e6
+
+
 def text_of(values):
     return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
@@ -105,6 +119,7 @@ def main():
                 for kind, rate in redis(place).items():
                     note(f"`redis-benchmark -c 50`, {kind}, thousands a second", way, rate)
                 note("`redis-benchmark -c 50`, us of processor a request", way, place.seconds / (2 * REQUESTS) * 1e6)
+                note("a connection with one byte each way, us of processor", way, connections(Place(testbed, way)))
     print("| what |", " | ".join(WAYS.values()), "| rsockets / TCP | SDP / TCP |\n|---|---|---|---|---|---|")
     for what, rates in found.items():
         ratios = [[ours / peers for ours, peers in zip(rates[way], rates["tcp"])] for way in ("rsockets", "sdp")]

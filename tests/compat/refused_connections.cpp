@@ -110,9 +110,9 @@ void add_datagrams(Rows& rows) {
   });
   const char* const as_rdma_core = "rdma-core's rsockets answer so";
   add("rsendmsg", "control data", as_rdma_core, send_with_control_data);
-  add("rsend", "`MSG_OOB`", "rsockets carry no urgent data",
+  add("rsend", "`MSG_OOB` on datagrams", "only streams have urgent data",
       [](int number) { return errno_of(static_cast<int>(rsend(number, "", 1, MSG_OOB))); });
-  add("rfcntl", "but `F_GETFL`, `F_SETFL`, `F_GETFD` and `F_SETFD`", as_rdma_core,
+  add("rfcntl", "but flags (`F_GETFL`, `F_GETFD`) and the owner (`F_GETOWN`)", as_rdma_core,
       [](int number) { return errno_of(rfcntl(number, F_DUPFD, 0)); });
   add("rsetsockopt", "`SOL_RDMA` options that no header has", as_rdma_core, [](int number) {
     int value = 1;

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Random calls at both ends of a connection, in one program that knows nothing of RDMA: `socket_calls.py ADDRESS FIRST COUNT`
-prints a line for each call of each seed. What it prints on TCP is what it must print on any other carrier."""
+prints a line for each call of each seed. What it prints on TCP is what it must print on any other carrier. With `urgent` behind
+that, some calls are about urgent data."""
 
 import array
 import ctypes
@@ -16,14 +17,14 @@ import tempfile
 import termios
 import time
 
-from socket_ends import (LIBC, SECONDS, End, Message, Messages, Vector, checked, connect, send_bytes, settle, state, waiting,
-                         words_of)
+import urgent_calls
+from socket_ends import (LIBC, SECONDS, End, Message, Messages, Vector, arrived, checked, connect, send_bytes, settle, state,
+                         waiting, words_of)
 
 CALLS = 60
 MOST = 6000
 MOST_UNREAD = 30_000  # In any carrier's buffers.
 LETTERS = bytes(range(97, 123)) * 1000
-SIOCATMARK = 0x8905
 OPTIONS = [(socket.SOL_SOCKET, getattr(socket, name), name) for name in
            ("SO_ERROR", "SO_TYPE", "SO_DOMAIN", "SO_PROTOCOL", "SO_ACCEPTCONN", "SO_KEEPALIVE", "SO_OOBINLINE", "SO_BROADCAST",
             "SO_RCVLOWAT", "SO_PRIORITY", "SO_DONTROUTE")]
@@ -35,7 +36,8 @@ SETTABLE = [row for row in OPTIONS if row[2] in ("SO_KEEPALIVE", "TCP_NODELAY", 
 
 
 class Run:
-    def __init__(self, seed, address):
+    def __init__(self, seed, address, kinds):
+        self.kinds = kinds
         self.random = random.Random(seed)
         self.say = lambda *words: print(seed, *words, flush=True)
         self.a, self.b = (End(name, it) for name, it in zip("ab", connect(address)))
@@ -53,7 +55,7 @@ class Run:
     def step(self):
         end, peer = (self.a, self.b) if self.random.random() < 0.5 else (self.b, self.a)
         settle(end)
-        kind = self.random.choices([row[0] for row in KINDS], [row[1] for row in KINDS])[0]
+        kind = self.random.choices([row[0] for row in self.kinds], [row[1] for row in self.kinds])[0]
         kind(self, end, peer)
 
     def send_by(self, end, peer, what, size, call):
@@ -124,7 +126,9 @@ def splice_out(run, end, peer):
 
 def take(run, end, what, call):
     found = run.attempt(end, what, call)
-    if isinstance(found, str) and found[0].isdigit():
+    if end.inline is not None:
+        end.unread = arrived(end)
+    elif isinstance(found, str) and found[0].isdigit():
         end.unread -= int(found.split(":")[0])
 
 
@@ -291,12 +295,7 @@ def wrong(run, end, peer):
 
 
 def at_mark(run, end, _):
-    def call():
-        number = array.array("i", [7])
-        fcntl.ioctl(end.number, SIOCATMARK, number)
-        return number[0]
-
-    run.attempt(end, "SIOCATMARK", call)
+    run.attempt(end, "SIOCATMARK", lambda: urgent_calls.is_at_mark(end))
 
 
 def names(run, end, peer):
@@ -333,6 +332,8 @@ KINDS = [(send, 14), (receive, 14), (look, 8), (peek, 4), (count, 4), (receive_m
          (send_messages, 2), (send_file, 2), (splice_out, 1), (splice_in, 1), (look_by_select, 4), (change_epoll, 3),
          (look_by_epoll, 5), (shut, 0.7), (options, 4), (change_option, 3), (linger, 1), (timeouts, 1), (time_out, 1),
          (wrong, 3), (names, 2), (duplicate, 3), (flags, 2), (at_mark, 1)]
+# splice(2) stops at an urgent byte for ever, on TCP alone.
+URGENT_KINDS = [row for row in KINDS if row[0] not in (options, change_option, splice_in)] + [*urgent_calls.KINDS, (at_mark, 8)]
 
 
 def finish(run):
@@ -363,8 +364,11 @@ def finish(run):
 
 def main():
     address, first, amount = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    is_urgent = sys.argv[4:] == ["urgent"]
     for seed in range(first, first + amount):
-        run = Run(seed, address)
+        run = Run(seed, address, URGENT_KINDS if is_urgent else KINDS)
+        if is_urgent:
+            urgent_calls.begin(run)
         for _ in range(CALLS):
             run.step()
         finish(run)

@@ -48,6 +48,7 @@ class End:
         self.is_deaf = False  # What is sent to it now is answered with a reset, sooner or later.
         self.epoll = select.epoll()
         self.mode = None
+        self.inline = None  # SO_OOBINLINE, if there is urgent data.
 
     def is_closed(self):
         return self.number < 0
@@ -60,6 +61,17 @@ def waiting(end):
     number = array.array("i", [0])
     fcntl.ioctl(end.number, termios.FIONREAD, number)
     return number[0]
+
+
+def arrived(end):
+    """All bytes that are unread, urgent ones too, which FIONREAD leaves out unless they are inline."""
+    if end.inline is None:
+        return waiting(end)
+    with end.socket() as it:
+        it.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+        count = waiting(end)
+        it.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, end.inline)
+    return count
 
 
 def state(end):
@@ -75,7 +87,7 @@ def settle(end):
         flags = state(end)
         if end.reset and flags & select.POLLHUP:
             return
-        if not end.reset and waiting(end) >= end.unread and (not end.peer_ended or flags & select.POLLRDHUP):
+        if not end.reset and arrived(end) >= end.unread and (not end.peer_ended or flags & select.POLLRDHUP):
             return
         time.sleep(0.0002)
     print(f"{end.name} waits: {waiting(end)} of {end.unread} bytes, {words_of(state(end))}", file=sys.stderr)

@@ -13,8 +13,8 @@ SEEDS = 25
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket_calls.py")
 
 
-def words(testbed, first, seeds):
-    return ["/usr/bin/python3", PROGRAM, testbed.address("a"), str(first), str(seeds)]
+def words(testbed, first, seeds, *more):
+    return ["/usr/bin/python3", PROGRAM, testbed.address("a"), str(first), str(seeds), *more]
 
 
 class Carrier(Testbed):
@@ -26,16 +26,20 @@ class Carrier(Testbed):
         return [*super().run_options(node), *self.options]
 
 
-def compare(testbed, carrier, forks, first, seeds, wanted):
+def tcps(testbed, *rest):
+    return subprocess.run(words(testbed, *rest), check=True, capture_output=True, text=True, timeout=SECONDS).stdout.splitlines()
+
+
+def compare(testbed, carrier, forks, wanted, *rest):
     testbed.options = [carrier]
     testbed.set_variables("a", RDMAV_FORK_SAFE=forks)
-    program = testbed.start("a", words(testbed, first, seeds))
+    program = testbed.start("a", words(testbed, *rest))
     program.expect_success(SECONDS)
     found = [line for line in program.output().splitlines() if not line.startswith("verbatim: ")]
-    for number, (ours, tcps) in enumerate(zip(found, wanted)):
-        if ours != tcps:
+    for number, (ours, theirs) in enumerate(zip(found, wanted)):
+        if ours != theirs:
             before = "\n".join(wanted[max(0, number - 60):number])
-            raise Failure(f"{carrier}, RDMAV_FORK_SAFE={forks}: after\n{before}\nTCP says {tcps!r}, and this is {ours!r}")
+            raise Failure(f"{carrier}, RDMAV_FORK_SAFE={forks}: after\n{before}\nTCP says {theirs!r}, and this is {ours!r}")
     if len(found) != len(wanted):
         raise Failure(f"{carrier}: {len(found)} answers instead of {len(wanted)}")
     print(f"{carrier}, RDMAV_FORK_SAFE={forks}: {len(found)} answers are TCP's", flush=True)
@@ -47,11 +51,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=SEEDS)
     options = parser.parse_args()
     with Carrier(options) as testbed:
-        by_tcp = subprocess.run(words(testbed, options.first, options.seeds), check=True, capture_output=True, text=True,
-                                timeout=SECONDS)
-        for carrier in ("--rsockets", "--sdp"):
+        plain, urgent = (options.first, options.seeds), (options.first, options.seeds, "urgent")
+        for carrier, rest in (("--rsockets", plain), ("--sdp", plain), ("--rsockets", urgent)):
+            wanted = tcps(testbed, *rest)
             for forks in ("0", "1"):
-                compare(testbed, carrier, forks, options.first, options.seeds, by_tcp.stdout.splitlines())
+                compare(testbed, carrier, forks, wanted, *rest)
     return 0
 
 

@@ -84,7 +84,7 @@ MAY_INCLUDE = {
     "ulp/sockets": ("base",),
     # The program `verbatim-ulpd`: a table of its kinds.
     "ulp": ("base", "service", "ulp"),
-    "ulp/rsocket": ("base", "ulp/sockets/source.h", "ulp/sdp"),
+    "ulp/rsocket": ("base", "ulp/sockets/source.h", "ulp/sockets/urgent_mark.h", "ulp/sdp", "dropin/ibverbs/services.h"),
     "dropin/ibverbs": ("base", "region", "transport", "arena", "adapter", "port", "wire", "mad", "agent/client",
                        "agent/protocol/node.h", "link/fabric/fabric_link.h", "fabric/protocol", "config/device.h"),
     "dropin/ibumad": ("base", "fabric/protocol", "dropin/ibverbs/refusal.h"),

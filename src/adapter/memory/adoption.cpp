@@ -49,7 +49,11 @@ Adoption::~Adoption() { memory_.set_writers({}); }
 Backing Adoption::backing_of(const region::Region& region) {
   constexpr std::uint32_t kNeverMoves = region::kOnDemand | region::kImported | region::kNull;
   const PageRange pages = whole_pages(region);
-  if ((region.access & kNeverMoves) != 0 || pages.length() == 0) return {};
+  if ((region.access & kNeverMoves) != 0) return {};
+  if (memory_.has_given(region.address, region.length)) {
+    return {.address = region.address, .length = region.length};
+  }
+  if (pages.length() == 0) return {};
   return {.address = pages.begin, .price = kMoveNs + pages.length() / page_bytes() * kPageNs};
 }
 

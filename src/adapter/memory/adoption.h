@@ -31,8 +31,10 @@ class Adoption {
   Adoption& operator=(const Adoption&) = delete;
   ~Adoption();
 
-  /// What a new region's backing is: nothing has moved.
-  static region::Backing backing_of(const region::Region& region);
+  /// What a new region's backing is: nothing has moved, unless it is memory of the file.
+  region::Backing backing_of(const region::Region& region);
+  /// Memory of the file, to which peers have access as soon as it is registered.
+  region::MemoryFile& memory() { return memory_; }
   /// Peers ask for the region's memory. Cheap; the background thread calls `step` then.
   void want(MemoryKey key);
   /// Moves a part of what is wanted. Returns true if there is more to do now. Takes some

@@ -20,7 +20,7 @@ bool is_implicit(const region::Region& region) {
          region.length == std::numeric_limits<std::uint64_t>::max();
 }
 
-/// Checks that a card makes, and makes the memory resident.
+/// Checks that a card makes.
 Result<void> check_memory(const region::Region& region) {
   constexpr std::uint32_t kNeedsLocalWrite = region::kRemoteWrite | region::kRemoteAtomic;
   if ((region.access & kNeedsLocalWrite) != 0 && (region.access & region::kLocalWrite) == 0) {
@@ -29,10 +29,14 @@ Result<void> check_memory(const region::Region& region) {
                               region.access));
   }
   if ((region.access & region::kNull) != 0 || is_implicit(region)) return {};
-  if (region.length > Limits::region_bytes) {
-    return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
-  }
-  if ((region.access & (region::kOnDemand | region::kImported)) != 0) return {};
+  if (region.length <= Limits::region_bytes) return {};
+  return refuse(EINVAL, fmt::format("{} bytes are above the largest region", region.length));
+}
+
+/// Makes the memory resident; that of the memory file is there whenever it is used.
+Result<void> make_resident(const region::Region& region) {
+  constexpr std::uint32_t kElsewhere = region::kNull | region::kOnDemand | region::kImported;
+  if ((region.access & kElsewhere) != 0 || region.backing.length != 0) return {};
   return region::populate_memory(region.address, region.length,
                                  (region.access & region::kLocalWrite) != 0);
 }
@@ -130,7 +134,8 @@ Result<ForeignDomain> Regions::origin_of(PdNumber pd) {
 Result<MemoryKey> Regions::register_memory(const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return std::unexpected(valid.error());
   region::Region wanted = region;
-  if (adoption_) wanted.backing = Adoption::backing_of(region);
+  if (adoption_) wanted.backing = adoption_->backing_of(region);
+  if (auto there = make_resident(wanted); !there) return std::unexpected(there.error());
   return enter(wanted);
 }
 
@@ -161,8 +166,9 @@ Result<void> Regions::deregister_memory(MemoryKey key) {
 Result<void> Regions::change_memory(MemoryKey key, const region::Region& region) {
   if (auto valid = check_memory(region); !valid) return valid;
   region::Region wanted = region;
+  if (adoption_) wanted.backing = adoption_->backing_of(region);
+  if (auto there = make_resident(wanted); !there) return there;
   if (adoption_ == nullptr) return exchange(key, wanted);
-  wanted.backing = Adoption::backing_of(region);
   return adoption_->exchange(key, [&] { return exchange(key, wanted); });
 }
 

@@ -21,6 +21,9 @@ static_assert(services::Service<services::Connected> && services::Service<servic
 
 namespace {
 
+/// A request that waits for its peer is tried again after this time if the program does not poll.
+constexpr TimeNs kLookAgain = kMillisecond / 10;
+
 /// Returns the operations that the program may post, one bit each.
 std::uint32_t operations_of(const QueuePairOptions& options, bool is_iwarp) {
   static_assert(transport::kOperations <= 32);
@@ -145,7 +148,11 @@ void QueuePair::settle() {
 
 TimeNs QueuePair::next_deadline() const {
   if (state() == QpState::err) return kNever;  // Nothing that its link waited for is due any more.
-  return std::min({std::visit([](const auto& service) { return service.deadline(); }, service_),
+  // The direct path: a peer that is not ready may soon be.
+  const bool awaits_peer = direct_.deadline() != kNever && core_.handed < core_.sends.posted() &&
+                           !core_.around.progress.is_polled();
+  return std::min({awaits_peer ? monotonic_now() + kLookAgain : kNever,
+                   std::visit([](const auto& service) { return service.deadline(); }, service_),
                    direct_.deadline(), core_.held_back ? core_.pacer.free_at() : kNever});
 }
 

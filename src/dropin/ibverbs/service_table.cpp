@@ -1,5 +1,8 @@
 #include <algorithm>
 
+#include <sys/mman.h>
+
+#include "adapter/memory/adoption.h"
 #include "adapter/progress/progress.h"
 #include "adapter/services/stream/stream_start.h"
 #include "agent/client/locks.h"
@@ -202,6 +205,29 @@ int set_connection(std::uint32_t entry, const VerbatimConnection* connection) {
   });
 }
 
+region::MemoryFile* memory_file() {
+  const auto own = program();
+  adapter::Adoption* const adoption = own ? (*own)->adapter->memory().adoption() : nullptr;
+  return adoption == nullptr ? nullptr : &adoption->memory();
+}
+
+void* take_pages(std::size_t bytes) {
+  if (region::MemoryFile* const file = memory_file()) {
+    const auto given = file->give(bytes);
+    if (given) return reinterpret_cast<void*>(given->begin);  // NOLINT(performance-no-int-to-ptr)
+  }
+  void* const plain =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return plain == MAP_FAILED ? nullptr : plain;
+}
+
+void give_pages_back(void* pages, std::size_t bytes) {
+  region::MemoryFile* const file = memory_file();
+  if (file == nullptr || !file->take_back(reinterpret_cast<std::uint64_t>(pages))) {
+    munmap(pages, bytes);
+  }
+}
+
 constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax,
                                      .join = join,
                                      .take_lock = take_lock,
@@ -221,7 +247,9 @@ constexpr VerbatimServices kServices{.connections_max = adapter::kConnectionsMax
                                      .set_connection = set_connection,
                                      .start_stream = start_stream,
                                      .end_stream = end_stream,
-                                     .drain_stream = drain_stream};
+                                     .drain_stream = drain_stream,
+                                     .take_pages = take_pages,
+                                     .give_pages_back = give_pages_back};
 
 }  // namespace
 }  // namespace verbatim::dropin

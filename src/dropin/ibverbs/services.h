@@ -156,6 +156,10 @@ struct VerbatimServices {
   void (*end_stream)(std::uint32_t qpn);
   /// When it returns, the queue pair has processed all received data.
   void (*drain_stream)(std::uint32_t qpn);
+  /// Zeroed pages, to which peers on the direct path have access as soon as they are registered:
+  /// the adapter need not move them. Null and errno. A forked child does not have them.
+  void* (*take_pages)(std::size_t bytes);
+  void (*give_pages_back)(void* pages, std::size_t bytes);
 };
 
 /// Returns null if the libraries are from different builds.
@@ -167,6 +171,6 @@ __attribute__((visibility("default"))) const VerbatimServices* verbatim_services
 namespace verbatim::dropin {
 
 /// Incremented with every change above.
-inline constexpr std::uint32_t kServicesVersion = 12;
+inline constexpr std::uint32_t kServicesVersion = 13;
 
 }  // namespace verbatim::dropin

@@ -236,6 +236,13 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
     if (is_there >= 0) *static_cast<int*>(argument) = is_there;
     return is_there < 0 ? -1 : 0;
   }
+  if (request == FIOSETOWN || request == SIOCSPGRP) {
+    return within([&] { return rfcntl(fd, F_SETOWN, *static_cast<int*>(argument)); });
+  }
+  if (request == FIOGETOWN || request == SIOCGPGRP) {
+    *static_cast<int*>(argument) = within([&] { return rfcntl(fd, F_GETOWN); });
+    return 0;
+  }
   if (request != FIONBIO) return plain(fd, request, argument);
   const int flags = *static_cast<int*>(argument) != 0 ? O_NONBLOCK : 0;
   return within([&] { return rfcntl(fd, F_SETFL, flags); });

@@ -332,6 +332,10 @@ void MemoryFile::before_fork() {
   lock_.lock();
   if (users_.empty() && parked_.empty()) return;
   if (auto all = mappings_of(file_, 0, kBytes)) copied_by_child_ = std::move(*all);
+  std::erase_if(copied_by_child_, [this](const Mapping& it) {
+    const auto after = given_.upper_bound(it.range.begin);
+    return after != given_.begin() && it.range.begin < std::prev(after)->second;
+  });
   int ends[2] = {-1, -1};
   if (copied_by_child_.empty() || pipe2(ends, O_CLOEXEC) != 0) return;
   child_done_[0].reset(ends[0]);

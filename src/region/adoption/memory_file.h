@@ -48,6 +48,14 @@ class MemoryFile {
   /// the file now; each page of them has one more user. `to_come`: bytes that will be adopted
   /// behind these.
   std::uint64_t adopt(const PageRange& pages, std::uint64_t to_come = 0);
+  /// Zeroed memory of the program that is in the file from the start: nothing has to move. A forked
+  /// child does not have it.
+  Result<PageRange> give(std::uint64_t bytes);
+  /// True if all of it is such memory.
+  bool has_given(std::uint64_t address, std::uint64_t length);
+  /// Unmaps what begins there. Returns false if that was not given. As for `release`, no peer
+  /// accesses it.
+  bool take_back(std::uint64_t address);
   /// Removes a user from pages that were adopted. Requires that no peer accesses them by the file
   /// for this user any more.
   void release(const PageRange& pages);
@@ -84,8 +92,9 @@ class MemoryFile {
   int process_id_ = 0;
   std::mutex lock_;  // Protects the members below; held across fork.
   UseCounts users_;
-  std::map<std::uint64_t, Parked> parked_;  // By the first page's old address.
-  std::uint64_t next_parked_ = 0;           // Where the last one ends.
+  std::map<std::uint64_t, Parked> parked_;        // By the first page's old address.
+  std::uint64_t next_parked_ = 0;                 // Where the last one ends.
+  std::map<std::uint64_t, std::uint64_t> given_;  // The end of each, by its begin.
   std::vector<Mapping> copied_by_child_;  // Used between a fork's handlers only, like the next one.
   UniqueFd child_done_[2];                // A pipe.
 };

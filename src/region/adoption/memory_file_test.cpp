@@ -51,6 +51,45 @@ TEST(MemoryFile, WhatIsWrittenOnEitherSideIsSeenOnTheOther) {
   EXPECT_EQ(pages.data()[77], peers);
 }
 
+TEST(MemoryFile, GivenMemoryIsInTheFileUntilItIsTakenBack) {
+  const auto file = make_file();
+  const auto given = file->give(3 * kPage - 7);
+  ASSERT_TRUE(given) << given.error().text;
+  EXPECT_EQ(given->length(), 3 * kPage);
+  auto* const bytes = reinterpret_cast<std::byte*>(given->begin);
+  EXPECT_EQ(bytes[0], std::byte{0});
+  bytes[kPage + 5] = std::byte{0x5a};
+  EXPECT_EQ(bytes_in_file(*file, *given)[kPage + 5], std::byte{0x5a});
+  EXPECT_TRUE(file->has_given(given->begin + 5, 3 * kPage - 5));
+  EXPECT_FALSE(file->has_given(given->begin + 5, 3 * kPage));
+  EXPECT_FALSE(file->has_given(given->end, 1));
+  EXPECT_FALSE(file->take_back(given->begin + kPage));
+  EXPECT_TRUE(file->take_back(given->begin));
+  EXPECT_FALSE(file->has_given(given->begin, 1));
+  EXPECT_EQ(blocks_of(*file), 0u) << "the file keeps no memory";
+}
+
+TEST(MemoryFile, AForkedChildDoesNotHaveGivenMemory) {
+  const auto file = make_file();
+  const Pages adopted(1);
+  ASSERT_EQ(file->adopt(adopted.range()), adopted.length());
+  const auto given = file->give(kPage);
+  ASSERT_TRUE(given);
+  file->before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    file->in_child();
+    unsigned char is_there = 0;
+    const int found = mincore(reinterpret_cast<void*>(given->begin), kPage, &is_there);
+    _exit(found == -1 && errno == ENOMEM ? 0 : 1);
+  }
+  file->in_parent();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(file->take_back(given->begin));
+}
+
 TEST(MemoryFile, ReleasedMemoryIsPrivateAgainWithItsBytes) {
   const auto file = make_file();
   Pages pages(1030);  // More than one chunk.

@@ -221,9 +221,13 @@ int rfcntl(int socket, int cmd, ...) {
     case F_SETFD:
       it->descriptor_flags = argument;
       return 0;
+    case F_GETOWN:
+      return it->owner;
+    case F_SETOWN:
+      it->owner = argument;
+      return 0;
     default:
-      return answer(Outcome<void>(
-          unsupported("fcntl gets and sets the flags of files and descriptors alone")));
+      return answer(Outcome<void>(unsupported("fcntl gets and sets flags and the owner alone")));
   }
 }
 

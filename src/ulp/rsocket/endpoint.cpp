@@ -123,7 +123,7 @@ Endpoint::~Endpoint() {
 std::vector<std::byte> Endpoint::offer() const {
   ConnectData data{};
   data.version = kVersion;
-  data.flags = kHasIoMap | (kWeAreBigEndian ? kBigEndianHost : 0);
+  data.flags = kHasIoMap | kTakesUrgent | (kWeAreBigEndian ? kBigEndianHost : 0);
   data.credits = htobe16(sizes_.receive_requests);
   const std::uint16_t port = htobe16(port_);
   std::memcpy(data.port, &port, sizeof port);
@@ -142,6 +142,7 @@ Outcome<void> Endpoint::start(std::span<const std::byte> data) {
   std::memcpy(&peer_port_, peer.port, sizeof peer_port_);
   peer_port_ = be16toh(peer_port_);
   swap_ = ((peer.flags & kBigEndianHost) != 0) != kWeAreBigEndian;
+  peer_takes_urgent_ = (peer.flags & kTakesUrgent) != 0;
   peer_targets_ = from_network(peer.targets);
   peer_target_ = 1;  // Target 0 is the buffer in the peer's private data.
   if ((peer.flags & kHasIoMap) != 0) {

@@ -12,6 +12,7 @@
 #include "ulp/rsocket/memory.h"
 #include "ulp/rsocket/protocol.h"
 #include "ulp/rsocket/stream_end.h"
+#include "ulp/sockets/urgent_mark.h"
 
 namespace verbatim::rsocket {
 
@@ -30,7 +31,7 @@ class Endpoint final : public StreamEnd {
   std::vector<std::byte> offer() const override;
   Outcome<void> start(std::span<const std::byte> peer) override;
 
-  void process(bool surely) override;
+  bool process(bool surely) override;
   void arm() override;
   bool armed() const override { return armed_; }
   int channel() const override { return channel_->fd; }
@@ -38,8 +39,9 @@ class Endpoint final : public StreamEnd {
   bool can_send() const override;
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
   std::uint32_t arrivals() const override { return arrivals_; }
-  bool has_data() const override { return !messages_.empty(); }
-  std::size_t bytes_to_read() const override;
+  bool has_data() const override { return unread_ > mark_.hole(); }
+  bool has_unread() const override { return unread_ > 0; }
+  std::size_t bytes_to_read() const override { return mark_.bytes_to_read(); }
   std::size_t receive(Cursor& to) override;
   std::size_t peek(Cursor& to) const override;
 
@@ -49,6 +51,15 @@ class Endpoint final : public StreamEnd {
   }
   void abort() override;
   bool was_reset() const override { return was_reset_; }
+
+  bool has_urgent() const override { return peer_takes_urgent_; }
+  std::uint32_t urgents() const override { return mark_.marks(); }
+  bool is_urgent() const override { return mark_.is_waiting(); }
+  bool is_at_mark() const override { return mark_.is_here(); }
+  std::optional<std::byte> urgent(bool peek) override { return mark_.take(peek); }
+  void set_urgent_inline(bool is_inline) override { mark_.set_inline(is_inline); }
+  void pass_urgent() override { consume(mark_.hole()); }
+
   bool all_sent() const override { return controls_ == 0 && requests_free_ == data_requests(); }
 
   Outcome<off_t> map(void* buffer, std::size_t bytes, bool remote, off_t offset) override;
@@ -88,10 +99,12 @@ class Endpoint final : public StreamEnd {
   Outcome<void> post_word(std::uint32_t message);
   Outcome<void> post(ibv_send_wr& request);
   Target target() const;
-  void take_channel_event();
+  bool take_channel_event();
+  void copy_out(std::uint32_t at, std::size_t bytes, Cursor& to) const;
   void consume(std::size_t bytes);
   void take(const ibv_wc& completion);
   void on_message(std::uint32_t message);
+  void on_data(std::uint32_t bytes, bool is_urgent);
   void on_sent(std::uint32_t message, bool well);
   bool owes_credits() const;
   void give_credits();
@@ -110,6 +123,7 @@ class Endpoint final : public StreamEnd {
   Memory target_list_;     // `kTargets` targets, followed by our copy of the peer's map of buffers.
 
   // Send side.
+  bool has_begun_ = false;  // The peer is ready: a message has come, or may be sent.
   std::uint32_t requests_free_ = 0;
   std::uint32_t send_free_ = 0;      // Free bytes of the send buffer.
   std::uint32_t send_at_ = 0;        // Offset of the next byte.
@@ -121,20 +135,23 @@ class Endpoint final : public StreamEnd {
 
   // Receive side.
   std::uint32_t arrivals_ = 0;
-  std::deque<std::uint32_t> messages_;  // Unread bytes of each message.
-  std::uint32_t receive_at_ = 0;        // Offset of the next byte to read.
-  std::uint32_t read_ = 0;              // Bytes read and not offered again.
-  std::uint32_t offer_at_ = 0;          // The half to offer next.
-  std::uint16_t received_ = 0;          // Messages read,
-  std::uint16_t credit_at_ = 0;         // and the number at which to return credits.
-  unsigned receives_owed_ = 0;          // To be posted again,
-  std::uint32_t receive_slot_ = 0;      // and the slot of the next one's word.
+  std::deque<std::uint32_t> messages_;  // Unread bytes of each message,
+  std::size_t unread_ = 0;              // and of all.
+  ulp::sockets::UrgentMark mark_;
+  std::uint32_t receive_at_ = 0;    // Offset of the next byte to read.
+  std::uint32_t read_ = 0;          // Bytes read and not offered again.
+  std::uint32_t offer_at_ = 0;      // The half to offer next.
+  std::uint16_t received_ = 0;      // Messages read,
+  std::uint16_t credit_at_ = 0;     // and the number at which to return credits.
+  unsigned receives_owed_ = 0;      // To be posted again,
+  std::uint32_t receive_slot_ = 0;  // and the slot of the next one's word.
 
   // Memory of the peer.
   Target peer_targets_{};
   std::uint32_t peer_target_ = 0;
   Target peer_iomap_{};
   bool swap_ = false;  // The peer's byte order differs.
+  bool peer_takes_urgent_ = false;
 
   std::list<Mapped> mapped_;
   bool peer_shut_ = false;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <infiniband/verbs.h>
-#include <sys/mman.h>
 
+#include "dropin/ibverbs/services.h"
 #include "ulp/rsocket/protocol.h"
 
 namespace verbatim::rsocket {
@@ -18,13 +18,15 @@ class Memory {
   Memory() = default;
   /// Pages of its own, zeroed.
   static Outcome<Memory> make(ibv_pd* pd, std::size_t bytes, int access) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return fail(errno);
+    const VerbatimServices* const services = verbatim_services(dropin::kServicesVersion);
+    if (services == nullptr) return fail(ENOSYS);
+    void* const at = services->take_pages(bytes);
+    if (at == nullptr) return fail(errno);
     auto memory = over(pd, static_cast<std::byte*>(at), bytes, access);
     if (memory) {
-      memory->owns_pages_ = true;
+      memory->owner_ = services;
     } else {
-      munmap(at, bytes);
+      services->give_pages_back(at, bytes);
     }
     return memory;
   }
@@ -42,12 +44,12 @@ class Memory {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(region_, other.region_);
-    std::swap(owns_pages_, other.owns_pages_);
+    std::swap(owner_, other.owner_);
     return *this;
   }
   ~Memory() {
     if (region_ != nullptr) ibv_dereg_mr(region_);
-    if (owns_pages_) munmap(data_, bytes_);
+    if (owner_ != nullptr) owner_->give_pages_back(data_, bytes_);
   }
 
   std::byte* data() const { return data_; }
@@ -60,13 +62,11 @@ class Memory {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   ibv_mr* region_ = nullptr;
-  bool owns_pages_ = false;
+  const VerbatimServices* owner_ = nullptr;  // Of the pages; null: somebody else.
 };
 
-/// Pages for one stream's buffers. The adapter adopts pages at their first registration and gives
-/// them back with their last, and both look at all descriptors of the process. So streams share
-/// chunks, which stay registered as a whole, for nobody but ourselves, as long as one of them uses
-/// them; the stream's own registrations within are cheap, and its peer can reach these alone.
+/// Pages for one stream's buffers. Streams share chunks, of the adapter's own memory, so that
+/// nothing has to move for them. The stream's peer can reach what the stream registers alone.
 class Pages {
  public:
   static Outcome<std::shared_ptr<Pages>> take(ibv_pd* pd, std::size_t bytes);

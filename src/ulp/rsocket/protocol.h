@@ -17,7 +17,7 @@ using Outcome = std::expected<T, int>;
 inline std::unexpected<int> fail(int error) { return std::unexpected(error); }
 
 inline constexpr const char* kUnknownOption = "the option of level SOL_RDMA is unknown";
-inline constexpr const char* kNoUrgentData = "rsockets carry no urgent data";
+inline constexpr const char* kNoUrgentData = "rsockets of another library carry no urgent data";
 /// Logs `what` and returns EOPNOTSUPP: for features that rsockets do not have.
 inline std::unexpected<int> unsupported(const char* what) {
   log(LogLevel::warn, "rsocket: {}", what);
@@ -55,6 +55,8 @@ enum class Control : std::uint32_t {
 constexpr std::uint32_t message(Op op, std::uint32_t value) {
   return static_cast<std::uint32_t>(op) << 29 | (value & 0x1fffffff);
 }
+/// In the value of a data message: its last byte is urgent. Not rdma-core's.
+inline constexpr std::uint32_t kUrgent = 1 << 28;
 constexpr Op op_of(std::uint32_t message) { return static_cast<Op>(message >> 29); }
 constexpr std::uint32_t value_of(std::uint32_t message) { return message & 0x1fffffff; }
 
@@ -85,6 +87,7 @@ struct ConnectData {
 static_assert(sizeof(ConnectData) == 40);
 inline constexpr std::uint8_t kBigEndianHost = 1;
 inline constexpr std::uint8_t kHasIoMap = 2;
+inline constexpr std::uint8_t kTakesUrgent = 4;  // Not rdma-core's, which ignores it.
 
 /// Encodes sizes up to 128 as they are, larger ones in units of 256.
 constexpr std::uint8_t to_scale(std::uint32_t size) {

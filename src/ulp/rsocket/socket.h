@@ -93,6 +93,8 @@ class Socket : public ulp::sockets::Source {
   /// O_NONBLOCK and other flags of F_SETFL; flags of F_SETFD.
   std::atomic<int> status_flags{0};
   std::atomic<int> descriptor_flags{0};
+  /// F_SETOWN: the process, or with a minus the group, that gets SIGURG; 0: none.
+  std::atomic<int> owner{0};
   /// The handle's descriptor and its duplicates. Protected by the fd table's lock.
   std::vector<int> numbers;
   std::atomic<bool> closed{false};  // There are none any more.

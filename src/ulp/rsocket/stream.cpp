@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 namespace verbatim::rsocket {
@@ -23,13 +24,19 @@ TimeNs end_of(const timeval& limit) {
 
 }  // namespace
 
-void Stream::process(bool surely) {
-  if (!endpoint_ || phase_ != Phase::open) return;
-  endpoint_->process(surely);
+/// Returns true if there was an event of data.
+bool Stream::process(bool surely) {
+  if (!endpoint_ || phase_ != Phase::open) return false;
+  const std::uint32_t urgents = endpoint_->urgents();
+  const bool was_there = endpoint_->process(surely);
   const bool has_room = wants_room_ && can_write();
   if (has_room) wants_room_ = false;
-  if (has_room || arrivals_ != endpoint_->arrivals()) note_edge();
+  if (has_room) note_edge();
+  if (arrivals_ == endpoint_->arrivals()) return was_there;
+  note_edge();
   arrivals_ = endpoint_->arrivals();
+  if (endpoint_->urgents() != urgents && owner != 0) kill(owner, SIGURG);
+  return was_there;
 }
 
 void Stream::arm_locked() {
@@ -37,9 +44,13 @@ void Stream::arm_locked() {
 }
 
 void Stream::wake_locked(bool surely) {
-  // On an open stream events are rare, and reading them costs a system call.
-  const bool look = surely || phase_ != Phase::open || ++idle_turns_ % kTurnsBetweenEvents == 0;
-  if (look) take_events();
+  if (phase_ == Phase::open) {
+    // Events of the connection are rare, and reading them costs a system call.
+    const bool was_data = process(surely);
+    if ((surely && !was_data) || ++idle_turns_ % kTurnsBetweenEvents == 0) take_events();
+    return;
+  }
+  take_events();
   if (!pending_accepts_.empty()) poll_pending_accepts();
   poll_companion();
   if (endpoint_ && phase_ == Phase::opening && !active_) {
@@ -102,6 +113,7 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   Cursor to(message.pieces);
   endpoint_->prepare_read(to.left(), (message.flags & MSG_PEEK) != 0);
   std::size_t total = 0;
+  if (to.left() > 0 && (message.flags & MSG_PEEK) == 0) endpoint_->pass_urgent();
   do {
     const auto done = [this] { return can_read() || !is_up(); };
     if (!endpoint_->has_data()) {
@@ -201,6 +213,7 @@ Outcome<std::size_t> Stream::send_all(std::unique_lock<std::mutex>& lock, Cursor
     if (*sent == 0) break;  // No buffer is mapped there.
     if (offset != nullptr) *offset += static_cast<off_t>(*sent);
     total += *sent;
+    if (from.left() > 0) process();
   }
   return total;
 }
@@ -286,7 +299,7 @@ void Stream::reset() {
   std::unique_lock lock(mutex_);
   process();
   if (phase_ != Phase::open || !is_up() ||
-      (!(linger_.l_onoff != 0 && linger_.l_linger == 0) && !endpoint_->has_data()))
+      (!(linger_.l_onoff != 0 && linger_.l_linger == 0) && !endpoint_->has_unread()))
     return;
   endpoint_->abort();
   const auto sent = [this] { return endpoint_->all_sent() || disconnected_; };

@@ -58,7 +58,7 @@ class Stream final : public Socket {
 
   Stream(Handle handle, Protocol protocol) : Socket(std::move(handle)), protocol_(protocol) {}
   void process() override { process(false); }
-  void process(bool surely);
+  bool process(bool surely);
   void arm_locked() override;
   bool armed_locked() const override;
   void wake_locked(bool surely) override;

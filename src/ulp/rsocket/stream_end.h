@@ -39,8 +39,9 @@ class StreamEnd {
   virtual Outcome<void> start(std::span<const std::byte> peer) = 0;
 
   /// Polls completions of sends and receives, and returns credits.
-  /// `surely`: takes the channel's event, too, even if there is no completion.
-  virtual void process(bool surely) = 0;
+  /// `surely`: takes the channel's event, too, even if there is no completion. Returns true if it
+  /// has taken one.
+  virtual bool process(bool surely) = 0;
   /// Requests that the next completion makes the channel's descriptor readable.
   virtual void arm() = 0;
   virtual bool armed() const = 0;
@@ -55,6 +56,8 @@ class StreamEnd {
   /// Counts what the peer has told: data, its end.
   virtual std::uint32_t arrivals() const = 0;
   virtual bool has_data() const = 0;
+  /// Also if it is an urgent byte that no read returns.
+  virtual bool has_unread() const { return has_data(); }
   virtual std::size_t bytes_to_read() const = 0;
   virtual std::size_t receive(Cursor& to) = 0;
   virtual std::size_t peek(Cursor& to) const = 0;
@@ -70,12 +73,17 @@ class StreamEnd {
   /// The peer has done so.
   virtual bool was_reset() const { return false; }
 
-  // Urgent data, which rsockets do not have.
-  virtual bool has_urgent() const { return false; }
-  virtual bool is_urgent() const { return false; }
-  virtual bool is_at_mark() const { return false; }
-  virtual std::optional<std::byte> urgent(bool /*peek*/) { return std::nullopt; }
-  virtual void set_urgent_inline(bool /*is_inline*/) {}
+  // Urgent data, as in ulp/sockets/urgent_mark.h.
+  /// The peer takes it: that of rdma-core's rsockets does not.
+  virtual bool has_urgent() const = 0;
+  /// Counts urgent bytes that have come.
+  virtual std::uint32_t urgents() const = 0;
+  virtual bool is_urgent() const = 0;
+  virtual bool is_at_mark() const = 0;
+  virtual std::optional<std::byte> urgent(bool peek) = 0;
+  virtual void set_urgent_inline(bool is_inline) = 0;
+  /// A read begins: an urgent byte that is next, and not inline, leaves the stream.
+  virtual void pass_urgent() {}
 
   // ZCopy, which SDP has: the peer reads the user's buffer, whose call waits for it.
   virtual bool may_lend(std::size_t /*bytes*/) const { return false; }

@@ -35,7 +35,8 @@ bool Endpoint::can_send() const {
          target().length != 0;
 }
 
-Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool) {
+Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool is_urgent) {
+  has_begun_ = true;
   const Target now = target();
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});
@@ -45,13 +46,16 @@ Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool) {
   note->length -= static_cast<std::uint32_t>(bytes);
   if (bytes == now.length) target_ = (target_ + 1) % kTargets;
   ++sent_;
-  const auto word = message(Op::data, static_cast<std::uint32_t>(bytes));
+  const std::uint32_t mark = is_urgent && bytes == from.left() ? kUrgent : 0;
+  const auto word = message(Op::data, static_cast<std::uint32_t>(bytes) | mark);
   if (auto ok = write(from, bytes, word, true, now.address, now.key); !ok) return fail(ok.error());
   return bytes;
 }
 
 Outcome<void> Endpoint::write(Cursor& from, std::size_t bytes, std::uint32_t word,
                               bool with_immediate, std::uint64_t address, std::uint32_t key) {
+  // With nothing in flight, as usual on the direct path: at the start, which is in the cache.
+  if (send_free_ == sizes_.send_bytes) send_at_ = 0;
   --requests_free_;
   send_free_ -= static_cast<std::uint32_t>(bytes);
   if (bytes <= std::min<std::size_t>(sizes_.inline_bytes, kMostInline)) {
@@ -120,56 +124,48 @@ Outcome<void> Endpoint::send_control(Control control) {
                     0, 0);
 }
 
+/// Copies bytes of the receive buffer, which begins again at its end.
+void Endpoint::copy_out(std::uint32_t at, std::size_t bytes, Cursor& to) const {
+  const std::size_t run = std::min<std::size_t>(bytes, sizes_.receive_bytes - at);
+  to.write(receive_buffer_.data() + at, run);
+  to.write(receive_buffer_.data(), bytes - run);
+}
+
 std::size_t Endpoint::receive(Cursor& to) {
-  std::size_t total = 0;
-  while (to.left() > 0 && !messages_.empty()) {
-    const std::size_t size = std::min<std::size_t>(to.left(), messages_.front());
-    for (std::size_t left = size; left > 0;) {
-      const std::size_t run = std::min<std::size_t>(left, sizes_.receive_bytes - receive_at_);
-      to.write(receive_buffer_.data() + receive_at_, run);
-      receive_at_ = (receive_at_ + static_cast<std::uint32_t>(run)) % sizes_.receive_bytes;
-      left -= run;
-    }
-    consume(size);
-    total += size;
-  }
+  consume(mark_.hole());
+  const auto bytes = std::min({to.left(), unread_, static_cast<std::size_t>(mark_.bytes_before())});
+  copy_out(receive_at_, bytes, to);
+  consume(bytes);
   give_credits();
-  return total;
+  return bytes;
 }
 
 void Endpoint::consume(std::size_t bytes) {
+  receive_at_ = (receive_at_ + static_cast<std::uint32_t>(bytes)) % sizes_.receive_bytes;
   read_ += static_cast<std::uint32_t>(bytes);
-  messages_.front() -= static_cast<std::uint32_t>(bytes);
-  if (messages_.front() != 0) return;
-  messages_.pop_front();
-  ++received_;
-}
-
-std::size_t Endpoint::bytes_to_read() const {
-  std::size_t total = 0;
-  for (const std::uint32_t waiting : messages_) total += waiting;
-  return total;
+  unread_ -= bytes;
+  mark_.read(bytes);
+  while (!messages_.empty()) {
+    const std::size_t size = std::min<std::size_t>(bytes, messages_.front());
+    bytes -= size;
+    messages_.front() -= static_cast<std::uint32_t>(size);
+    if (messages_.front() != 0) return;
+    messages_.pop_front();
+    ++received_;
+  }
 }
 
 std::size_t Endpoint::peek(Cursor& to) const {
-  std::size_t total = 0;
-  std::uint32_t at = receive_at_;
-  for (const std::uint32_t waiting : messages_) {
-    std::size_t left = std::min<std::size_t>(to.left(), waiting);
-    total += left;
-    while (left > 0) {
-      const std::size_t run = std::min<std::size_t>(left, sizes_.receive_bytes - at);
-      to.write(receive_buffer_.data() + at, run);
-      at = (at + static_cast<std::uint32_t>(run)) % sizes_.receive_bytes;
-      left -= run;
-    }
-  }
-  return total;
+  const std::uint32_t hole = mark_.hole();
+  const auto bytes =
+      std::min({to.left(), unread_ - hole, static_cast<std::size_t>(mark_.bytes_before())});
+  copy_out((receive_at_ + hole) % sizes_.receive_bytes, bytes, to);
+  return bytes;
 }
 
 bool Endpoint::owes_credits() const {
   const bool messages = static_cast<std::int16_t>(received_ - credit_at_) >= 0;
-  return (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
+  return has_begun_ && (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
          peer_targets_.length != 0;
 }
 
@@ -214,21 +210,23 @@ void Endpoint::arm() {
 
 /// Afterwards the queue must be armed again. The event may still be on its way, and comes later
 /// then, or not at all if its completion has been taken.
-void Endpoint::take_channel_event() {
+bool Endpoint::take_channel_event() {
   armed_ = false;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return false;
+  ibv_ack_cq_events(cq, 1);
+  return true;
 }
 
-void Endpoint::process(bool surely) {
-  if (surely) take_channel_event();
+bool Endpoint::process(bool surely) {
+  bool was_there = surely && take_channel_event();
   std::array<ibv_wc, 16> completions;
   int count = 0;
   do {
     count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
     // Taking the event is a system call, so only if there was one: who sleeps must arm again.
-    if (armed_ && count > 0) take_channel_event();
+    if (armed_ && count > 0) was_there |= take_channel_event();
     for (int i = 0; i < count; ++i) take(completions[i]);
     for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
       if (!post_receive()) broken_ = true;
@@ -236,6 +234,7 @@ void Endpoint::process(bool surely) {
   } while (count == static_cast<int>(completions.size()));
   if (count < 0) broken_ = true;
   give_credits();
+  return was_there;
 }
 
 void Endpoint::take(const ibv_wc& completion) {
@@ -258,12 +257,11 @@ void Endpoint::take(const ibv_wc& completion) {
 }
 
 void Endpoint::on_message(std::uint32_t word) {
+  has_begun_ = true;
   const std::uint32_t value = value_of(word);
   switch (op_of(word)) {
     case Op::data:
-      ++arrivals_;
-      messages_.push_back(value);
-      return;
+      return on_data(value & ~kUrgent, (value & kUrgent) != 0);
     case Op::credits:
       sent_limit_ = static_cast<std::uint16_t>(value);
       return;
@@ -284,6 +282,23 @@ void Endpoint::on_message(std::uint32_t word) {
   }
 }
 
+void Endpoint::on_data(std::uint32_t bytes, bool is_urgent) {
+  ++arrivals_;
+  if (bytes > sizes_.receive_bytes - unread_) {  // More than the peer was offered.
+    broken_ = true;
+    return;
+  }
+  std::optional<std::byte> urgent;
+  if (is_urgent && bytes > 0) {
+    consume(mark_.hole());  // That of an earlier mark.
+    urgent = receive_buffer_.data()[(receive_at_ + unread_ + bytes - 1) % sizes_.receive_bytes];
+  }
+  mark_.arrive(bytes, urgent);
+  messages_.push_back(bytes);
+  unread_ += bytes;
+  if (messages_.size() == 1) consume(0);  // An empty one gives its credit back.
+}
+
 /// Without room for the message the peer sees an end.
 void Endpoint::abort() {
   if (can_control()) static_cast<void>(send_control(Control::reset));
@@ -295,7 +310,8 @@ void Endpoint::on_sent(std::uint32_t word, bool well) {
     --controls_;
   } else {
     ++requests_free_;
-    send_free_ += op == Op::iomap ? static_cast<std::uint32_t>(sizeof(IoMapping)) : value_of(word);
+    send_free_ +=
+        op == Op::iomap ? static_cast<std::uint32_t>(sizeof(IoMapping)) : value_of(word) & ~kUrgent;
   }
   if (!well) broken_ = true;
 }

@@ -60,6 +60,7 @@ void EpollSet::rebuild() {
   inner_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!inner_ || !kick_) return;
   control(inner_.get(), EPOLL_CTL_ADD, kick_.get(), {.events = EPOLLIN, .data = {.fd = kKick}});
+  parked_.clear();
   for (const Item& item : items_) watch(item);
   if (!again) return;
   control(program_, EPOLL_CTL_ADD, inner_.get(), {.events = EPOLLIN, .data = {.ptr = this}});
@@ -70,8 +71,17 @@ void EpollSet::watch(const Item& item) {
           {.events = EPOLLIN, .data = {.fd = item.fd}});
 }
 
-void EpollSet::unwatch(const Item& item) {
-  control(inner_.get(), EPOLL_CTL_DEL, item.source->handle(), {});
+void EpollSet::unwatch(const Source& source) {
+  control(inner_.get(), EPOLL_CTL_DEL, source.handle(), {});
+}
+
+bool EpollSet::unpark(int fd, const Source* source) {
+  const auto found = parked_.find(fd);
+  if (found == parked_.end()) return false;
+  const bool is_same = found->second.get() == source;
+  if (!is_same) unwatch(*found->second);
+  parked_.erase(found);
+  return is_same;
 }
 
 void EpollSet::kick() {
@@ -94,9 +104,10 @@ int EpollSet::add(int fd, std::shared_ptr<Source> source, const epoll_event& eve
     if (items_[found->second].source == source) return EEXIST;
     erase(found->second);  // The number was another file's, which is open under another one.
   }
+  const bool is_watched = unpark(fd, source.get());
   places_[fd] = items_.size();
   items_.push_back({.fd = fd, .event = event, .source = std::move(source)});
-  watch(items_.back());
+  if (!is_watched) watch(items_.back());
   kick();
   if (!std::exchange(has_begun_, true)) --sleepers_;
   return 0;
@@ -117,12 +128,23 @@ int EpollSet::remove(int fd) {
   const std::lock_guard lock(mutex_);
   const auto found = places_.find(fd);
   if (found == places_.end()) return ENOENT;
-  erase(found->second);
+  parked_[fd] = items_[found->second].source;
+  take_out(found->second);
   return 0;
 }
 
+void EpollSet::close(int fd) {
+  const std::lock_guard lock(mutex_);
+  unpark(fd, nullptr);
+  if (const auto found = places_.find(fd); found != places_.end()) erase(found->second);
+}
+
 void EpollSet::erase(std::size_t at) {
-  unwatch(items_[at]);
+  unwatch(*items_[at].source);
+  take_out(at);
+}
+
+void EpollSet::take_out(std::size_t at) {
   places_.erase(items_[at].fd);
   if (at + 1 != items_.size()) {
     items_[at] = std::move(items_.back());
@@ -134,7 +156,7 @@ void EpollSet::erase(std::size_t at) {
 bool EpollSet::succeed(Item& item) {
   auto next = item.source->successor();
   if (!next) return false;
-  unwatch(item);
+  unwatch(*item.source);
   item.source = std::move(*next);
   item.changed = item.hot = true;
   if (item.source != nullptr) {
@@ -152,6 +174,9 @@ void EpollSet::forget(const Source& source) {
   for (std::size_t at = items_.size(); at-- > 0;) {
     if (items_[at].source.get() == &source) erase(at);
   }
+  if (std::erase_if(parked_, [&](const auto& it) { return it.second.get() == &source; }) > 0) {
+    unwatch(source);
+  }
 }
 
 /// Erases the items that have become the kernel's.
@@ -166,7 +191,7 @@ void EpollSet::drop_replaced() {
 bool EpollSet::report(Item& item, epoll_event& event) {
   if (item.disabled) return item.hot = false;
   if (succeed(item) && item.source == nullptr) return false;
-  const std::shared_ptr<Source> source = item.source;
+  Source* const source = item.source.get();
   const short found = source->look(static_cast<short>(item.event.events & ~kOptions));
   const std::uint32_t edges = source->edges();
   const bool is_new = std::exchange(item.changed, false) || item.edges != edges;
@@ -238,7 +263,11 @@ void EpollSet::take_fired() {
     }
     Item* const item = find(fired[i].data.fd);
     if (item == nullptr || item->source == nullptr) {
-      unknown = true;
+      if (parked_.contains(fired[i].data.fd)) {
+        unpark(fired[i].data.fd, nullptr);
+      } else {
+        unknown = true;
+      }
       continue;
     }
     item->hot = true;

@@ -40,6 +40,8 @@ class EpollSet {
   int modify(int fd, const epoll_event& event);
   int remove(int fd);
   bool has(int fd);
+  /// The program has closed this number.
+  void close(int fd);
   /// The program has closed the source's last descriptor.
   void forget(const Source& source);
 
@@ -63,9 +65,12 @@ class EpollSet {
 
   explicit EpollSet(int program) : program_(program) {}
   Item* find(int fd);
+  void take_out(std::size_t at);
   void erase(std::size_t at);
   void watch(const Item& item);
-  void unwatch(const Item& item);
+  void unwatch(const Source& source);
+  /// Returns true if it was this source, which is still in the inner set.
+  bool unpark(int fd, const Source* source);
   void rebuild();
   void kick();
 
@@ -92,6 +97,9 @@ class EpollSet {
   UniqueFd kick_;
   std::vector<Item> items_;
   std::unordered_map<int, std::size_t> places_;
+  /// What the program has removed, by its number. It stays in the inner set until it fires: some
+  /// programs remove and add a socket for each request, and each change there is a system call.
+  std::unordered_map<int, std::shared_ptr<Source>> parked_;
   bool has_begun_ = false;  // A source was added.
   bool has_replaced_ = false;
   std::size_t next_ = 0;  // Where the next sweep begins.

@@ -180,6 +180,36 @@ TEST_F(EpollSetTest, CallsFailAsTheKernelsDo) {
   EXPECT_EQ(EpollSet::make(-1), nullptr);
 }
 
+TEST_F(EpollSetTest, ASourceThatIsRemovedAndAddedAgainWakesASleeper) {
+  const auto source = add(EPOLLIN);
+  for (const bool fires_between : {false, true}) {
+    EXPECT_EQ(set->remove(kFirst), 0);
+    source->arm();
+    if (fires_between) source->become(POLLIN);
+    EXPECT_EQ(wait(20), Found{});
+    source->state = 0;
+    source->wake();
+    EXPECT_EQ(set->add(kFirst, source, {.events = EPOLLIN, .data = {.fd = kFirst}}), 0);
+    std::thread peer([&] {
+      while (!source->armed()) std::this_thread::yield();
+      source->become(POLLIN);
+    });
+    EXPECT_EQ(wait(-1), (Found{{kFirst, EPOLLIN}}));
+    peer.join();
+  }
+}
+
+TEST_F(EpollSetTest, ARemovedSourceIsForgottenWithItsNumber) {
+  const auto closed = add(EPOLLIN);
+  const auto other = add(EPOLLIN, kFirst + 1);
+  set->remove(kFirst);
+  set->remove(kFirst + 1);
+  set->close(kFirst);
+  set->forget(*other);
+  EXPECT_EQ(closed.use_count(), 1);
+  EXPECT_EQ(other.use_count(), 1);
+}
+
 TEST_F(EpollSetTest, ASuccessorKeepsTheEvents) {
   const auto before = add(EPOLLIN);
   const auto after = std::make_shared<Fake>();

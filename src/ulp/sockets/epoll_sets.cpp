@@ -82,7 +82,7 @@ void duplicate_set(int program, int number) {
 }
 
 void close_in_sets(int fd) {
-  for (const auto& set : all()) set->remove(fd);
+  for (const auto& set : all()) set->close(fd);
 }
 
 void forget_in_sets(const Source& source) {

@@ -16,7 +16,7 @@ std::shared_ptr<EpollSet> find_or_make_set(int program);
 void drop_set(int program);
 /// `number` is a duplicate of the set `program`.
 void duplicate_set(int program, int number);
-/// For each set: `EpollSet::remove`, `forget`.
+/// For each set: `EpollSet::close`, `forget`.
 void close_in_sets(int fd);
 void forget_in_sets(const Source& source);
 

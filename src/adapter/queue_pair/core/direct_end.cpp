@@ -272,7 +272,11 @@ void DirectEnd::transmit(TimeNs now) {
       const Outcome outcome = link_->execute(request, core_.local_memory(slot));
       count(*link_, outcome, request.length);
       if (outcome == Outcome::unfinished) return core_.come_again(now);
-      if (outcome == Outcome::waits) return core_.come_again();
+      if (outcome == Outcome::waits) {
+        // A program that polls tries at each poll; else the queue pair's timer does.
+        if (core_.around.progress.is_polled()) core_.come_again();
+        return;
+      }
       status = link_->status();
       moved += request.length;
     }

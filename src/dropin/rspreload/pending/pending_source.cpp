@@ -1,5 +1,6 @@
 #include "dropin/rspreload/pending/pending_source.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -18,6 +19,8 @@
 namespace verbatim::rspreload {
 namespace {
 
+/// A thousand sockets may wait for their peers' first bytes for long.
+constexpr int kLongestWaitMs = 5000;
 constexpr std::uint32_t kAnyEvent = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
 /// Its handle has the TCP socket, the listeners to which the peer may connect, and a timer.
@@ -69,7 +72,10 @@ class PendingSource final : public ulp::sockets::Source {
     const int late_ms = has_left() ? 1 : 0;
     if (!is_pending(kind_of(fd_)) || advance(fd_, late_ms)) return;
     std::vector<pollfd> fds;
-    const int milliseconds = watch(fd_, fds);
+    int milliseconds = watch(fd_, fds);
+    const bool may_be_long = left_at_ == 0 && kind_of(fd_) != Kind::converting;
+    if (may_be_long) milliseconds = std::min(milliseconds << waits_, kLongestWaitMs);
+    waits_ = std::min(waits_ + 1, 6);
     const Inside calls;
     for (const pollfd& it : fds) also_watch(it.fd);
     const itimerspec limit{.it_interval = {},
@@ -98,6 +104,7 @@ class PendingSource final : public ulp::sockets::Source {
   UniqueFd handle_;
   UniqueFd timer_;
   TimeNs left_at_ = 0;
+  int waits_ = 0;
 };
 
 }  // namespace

@@ -150,7 +150,7 @@ Outcome<Datagram::Peer*> Datagram::peer_at(const SocketAddress& address) {
 }
 
 Outcome<std::size_t> Datagram::send(const Message& message) {
-  if ((message.flags & MSG_OOB) != 0) return unsupported(kNoUrgentData);
+  if ((message.flags & MSG_OOB) != 0) return unsupported("datagrams have no urgent data");
   std::unique_lock lock(mutex_);
   SocketAddress to = connected_;
   if (message.address != nullptr) {

@@ -339,26 +339,28 @@ void SdpEnd::arm() {
   armed_ = true;
 }
 
-void SdpEnd::take_channel_event() {
+bool SdpEnd::take_channel_event() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return;
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return false;
   ibv_ack_cq_events(cq, 1);
   armed_ = false;
+  return true;
 }
 
-void SdpEnd::process(bool surely) {
-  if (armed_ && surely) take_channel_event();
+bool SdpEnd::process(bool surely) {
+  bool was_there = armed_ && surely && take_channel_event();
   std::array<ibv_wc, 16> completions;
   int count = 0;
   do {
     count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
     // Taking the event is a system call, so only if there was one: who sleeps must arm again.
-    if (armed_ && count > 0) take_channel_event();
+    if (armed_ && count > 0) was_there |= take_channel_event();
     for (int i = 0; i < count; ++i) take(completions[i]);
   } while (count == static_cast<int>(completions.size()));
   if (count < 0) broken_ = true;
   send_controls();
+  return was_there;
 }
 
 void SdpEnd::take(const ibv_wc& completion) {
@@ -378,9 +380,11 @@ void SdpEnd::take(const ibv_wc& completion) {
 
 void SdpEnd::on_message(std::uint32_t slot, std::uint32_t bytes) {
   const bool had_fault = stream_.fault() != Fault::none;
+  const bool was_urgent = stream_.is_urgent();
   const std::byte* const at = receive_buffer_.data() + std::size_t{slot} * kSlotBytes;
   const auto use = stream_.on_message(slot, {at, bytes});
   ++arrivals_;
+  if (stream_.is_urgent() && !was_urgent) ++urgents_;
   if (use == ulp::sdp::Stream::Use::again && !post_receive(slot)) broken_ = true;
   if (!had_fault && stream_.fault() != Fault::none) {
     log(LogLevel::warn, "SDP: the peer sent {}: the connection is aborted",

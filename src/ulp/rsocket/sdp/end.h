@@ -26,7 +26,7 @@ class SdpEnd final : public StreamEnd {
   std::vector<std::byte> offer() const override;
   Outcome<void> start(std::span<const std::byte> peer) override;
 
-  void process(bool surely) override;
+  bool process(bool surely) override;
   void arm() override;
   bool armed() const override { return armed_; }
   int channel() const override { return channel_->fd; }
@@ -49,6 +49,7 @@ class SdpEnd final : public StreamEnd {
   bool was_reset() const override { return stream_.peer_aborted(); }
 
   bool has_urgent() const override { return true; }
+  std::uint32_t urgents() const override { return urgents_; }
   bool is_urgent() const override { return stream_.is_urgent(); }
   bool is_at_mark() const override { return stream_.is_at_mark(); }
   std::optional<std::byte> urgent(bool peek) override { return stream_.urgent(peek); }
@@ -77,7 +78,7 @@ class SdpEnd final : public StreamEnd {
   Outcome<void> make_buffers();
   Outcome<void> post_receive(std::uint32_t slot);
   Outcome<void> post_send(std::uint64_t number, std::uint64_t offset, std::size_t bytes);
-  void take_channel_event();
+  bool take_channel_event();
   void take(const ibv_wc& completion);
   void on_message(std::uint32_t slot, std::uint32_t bytes);
   /// Reads the next bytes from the peer's memory into the user's, if there are enough.
@@ -98,6 +99,7 @@ class SdpEnd final : public StreamEnd {
   bool was_asked_ = false;  // The passive side: `answer_` is for the peer's Hello.
   ulp::sdp::HelloAck answer_;
   std::uint32_t arrivals_ = 0;
+  std::uint32_t urgents_ = 0;
 
   std::shared_ptr<Pages> pages_;  // Of both buffers.
   // The send buffer: slots of a message each, then `kControls` small ones. Both are used in turn.

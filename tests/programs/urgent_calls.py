@@ -1,0 +1,59 @@
+"""Calls of socket_calls.py that are about urgent data."""
+
+import array
+import fcntl
+import os
+import signal
+import socket
+
+from socket_ends import send_bytes, settle
+
+SIOCATMARK = 0x8905
+
+
+def begin(run):
+    """`b` gets signals."""
+    run.urged = 0
+
+    def note(*_):
+        run.urged += 1
+
+    signal.signal(signal.SIGURG, note)
+    fcntl.fcntl(run.b.number, fcntl.F_SETOWN, os.getpid())
+    for end in (run.a, run.b):
+        end.inline = 0
+
+
+def is_at_mark(end):
+    number = array.array("i", [7])
+    fcntl.ioctl(end.number, SIOCATMARK, number)
+    return number[0]
+
+
+def send_urgent(run, end, peer):
+    settle(peer)
+    if is_at_mark(peer) and not peer.inline and not peer.is_deaf:
+        peer.unread -= 1  # The earlier urgent byte leaves the stream.
+    run.send_by(end, peer, "send oob", run.random.choice((1, 1, 2, 100)),
+                lambda data: send_bytes(end.number, data, socket.MSG_OOB | socket.MSG_NOSIGNAL))
+
+
+def receive_urgent(run, end, _):
+    flags = socket.MSG_OOB | run.random.choice((0, 0, socket.MSG_PEEK))
+    with end.socket() as it:
+        run.attempt(end, f"recv oob {flags}", lambda: it.recv(1, flags))
+
+
+def change_inline(run, end, _):
+    end.inline = run.random.randrange(2)
+    with end.socket() as it:
+        run.attempt(end, f"inline {end.inline}", lambda: it.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, end.inline))
+
+
+def signals(run, end, _):
+    if end is run.b:
+        run.say("signals", run.urged > 0, "owner", fcntl.fcntl(end.number, fcntl.F_GETOWN) == os.getpid())
+        run.urged = 0
+
+
+KINDS = [(send_urgent, 8), (receive_urgent, 8), (change_inline, 1), (signals, 4)]
