@@ -6,10 +6,9 @@
 
 #include "offload/switch/frames/frames_test_util.h"
 #include "offload/switch/key.h"
-#include "sim/random.h"
 
-/// Frames of drawn fields, in tunnels or not, and what rules see of them: told by the same fields,
-/// not by the switch's parser.
+/// Frames of fields that a sim::Random draws, in tunnels or not, and what rules see of them: told
+/// by the same fields, not by the switch's parser.
 namespace verbatim::offload {
 
 using wire::TunnelKind;
@@ -25,7 +24,7 @@ struct Packet {
   FrameShape inner;
 };
 
-inline FrameShape some_shape(sim::Random& random) {
+FrameShape some_shape(auto& random) {
   FrameShape shape;
   shape.is_ipv6 = random.chance(0.3);
   if (random.chance(0.4)) shape.vlan = static_cast<int>(random.below(3));
@@ -42,7 +41,7 @@ inline FrameShape some_shape(sim::Random& random) {
   return shape;
 }
 
-inline std::vector<std::byte> some_options(sim::Random& random) {
+std::vector<std::byte> some_options(auto& random) {
   std::vector<std::byte> options;
   for (std::uint64_t i = random.below(4); i > 0; --i) {
     const auto words = static_cast<unsigned>(random.below(3));
@@ -52,7 +51,7 @@ inline std::vector<std::byte> some_options(sim::Random& random) {
   return options;
 }
 
-inline Packet some_packet(sim::Random& random) {
+Packet some_packet(auto& random) {
   Packet packet{.shape = some_shape(random)};
   if (random.chance(0.5)) return packet;
   constexpr TunnelKind kKinds[] = {TunnelKind::kVxlan, TunnelKind::kGeneve, TunnelKind::kGre};
