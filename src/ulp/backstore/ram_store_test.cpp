@@ -156,6 +156,7 @@ TEST_F(RamStoreTest, WhatIsNotWrittenTakesNoMemoryAndReadsAsZeroes) {
 
 TEST_F(RamStoreTest, RangesCrossExtents) {
   make(4 * kExtent);
+  EXPECT_EQ(fill(0, 512, 'k'), StoreStatus::done) << "stays in the first extent";
   EXPECT_EQ(fill(kExtent - 512, 1024, 'a'), StoreStatus::done);
   EXPECT_EQ(store->written(), 2u);
   EXPECT_TRUE(is(kExtent - 1024, 512, 0));
@@ -163,6 +164,7 @@ TEST_F(RamStoreTest, RangesCrossExtents) {
   EXPECT_TRUE(is(kExtent + 512, kExtent, 0)) << "half of it written, half not";
   EXPECT_EQ(clear(kExtent - 512, 512 + kExtent), StoreStatus::done);
   EXPECT_EQ(store->written(), 1u) << "the second is cleared whole";
+  EXPECT_TRUE(is(0, 512, 'k'));
   EXPECT_TRUE(is(kExtent - 512, 1024, 0));
 }
 
