@@ -42,7 +42,7 @@ def seen_so_far(path):
 
 def captured(testbed, what, run, *kinds):
     kinds = {"Hello", "HelloAck", "Data", "DisConn", "disconnected by the CM", *kinds}
-    capture = Capture(testbed.folder)
+    capture = Capture(testbed.folder, what=f"udp port 4791 and host {testbed.address('a')}")  # Not other tests'.
     run()
     with contextlib.suppress(Failure):
         wait_until(lambda: kinds <= seen_so_far(capture.path), SECONDS, "dumpcap")

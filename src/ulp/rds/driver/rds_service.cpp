@@ -20,7 +20,7 @@ namespace {
 /// peer sends anything.
 class Idleness final : public service::Source {
  public:
-  static constexpr TimeNs kPatience = 2 * kSecond, kPatienceWithPeers = 10 * kSecond;
+  static constexpr TimeNs kPatience = 2 * kSecond, kPatienceWithPeers = 5 * kSecond;
   Idleness(service::Loop& loop, Node& node) : loop_(loop), node_(node) { loop_.add(*this); }
   ~Idleness() { loop_.remove(*this); }
   TimeNs deadline() const override { return next_; }
