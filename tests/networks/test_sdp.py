@@ -83,7 +83,7 @@ def run_redis(testbed):
                                "-t", "set,get", "-q"], server_ends=False)
 
 
-def run_nginx(testbed):
+def run_nginx(testbed, requests=1000):
     """A program that forks: the connections of a listener that its master has made are its workers'."""
     testbed.set_rules("log min-level 7\n" + ONLY_SDP)
     port = testbed.free_port()
@@ -95,9 +95,9 @@ def run_nginx(testbed):
         user = "user root;\n" if os.geteuid() == 0 else ""
         file.write(user + NGINX.format(workers=2, folder=testbed.folder, address=testbed.address("a"), port=port))
     server = testbed.start_server("a", ["nginx", "-c", f"{testbed.folder}/nginx.conf", "-p", testbed.folder], port)
-    client = testbed.start("b", ["ab", "-k", "-n", "1000", "-c", "50", f"http://{testbed.address('a')}:{port}/page"])
+    client = testbed.start("b", ["ab", "-k", "-n", str(requests), "-c", "50", f"http://{testbed.address('a')}:{port}/page"])
     client.expect_success(SECONDS)
-    for line in ("Complete requests:      1000", "Failed requests:        0",
+    for line in (f"Complete requests:      {requests}", "Failed requests:        0",
                  f"SDP: connect {testbed.address('a')}:{port}: SDP"):
         if line not in client.output():
             raise Failure(f"ab does not say {line!r}")

@@ -42,7 +42,7 @@ def seen_so_far(path):
 
 def captured(testbed, what, run, *kinds):
     kinds = {"Hello", "HelloAck", "Data", "DisConn", "disconnected by the CM", *kinds}
-    capture = Capture(testbed.folder, what=f"udp port 4791 and host {testbed.address('a')}")  # Not other tests'.
+    capture = Capture(testbed.folder)
     run()
     with contextlib.suppress(Failure):
         wait_until(lambda: kinds <= seen_so_far(capture.path), SECONDS, "dumpcap")
@@ -95,7 +95,7 @@ def main():
                  "RdmaRdCompl", "SendSm")
         testbed.set_rules(ONLY_SDP)
         if are_installed("nginx", "ab"):
-            captured(testbed, "nginx", lambda: run_nginx(testbed))
+            captured(testbed, "nginx", lambda: run_nginx(testbed, 200))  # On a busy machine dumpcap loses more.
         expect_changes_to_be_found(f"{testbed.folder}/iperf3.pcap")
     return 0
 
