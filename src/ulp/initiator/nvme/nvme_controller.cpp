@@ -36,8 +36,7 @@ constexpr storage::Channel kAdmin{0}, kIo{1};
 
 NvmeController::NvmeController(Links& links, FabricsOptions options,
                                std::function<void()> on_change)
-    : links_(links),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       on_change_(std::move(on_change)),
       link_(links, [this] { on_change_(); }) {}
 

@@ -82,7 +82,6 @@ class NvmeController {
   void ask_next_space(const std::shared_ptr<Survey>& survey);
   void set(State state);
 
-  Links& links_;
   const FabricsOptions options_;
   const std::function<void()> on_change_;
   Link link_;
