@@ -38,7 +38,7 @@ struct Request {
 
 std::byte* memory_of(std::size_t bytes) {
   void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("mmap");
   return static_cast<std::byte*>(memory);
 }
