@@ -58,3 +58,9 @@ def next_vswitchd_connects(setup):
     until(lambda: setup.lost(0, "10.9.0.2", 3, 0.1) == 0, "no traffic by the next one")
     setup.warm_up()
     expect(setup.card()["process"] == card, "the card has ended")
+
+
+def paused_revalidators_hinder_no_end(setup):
+    """`nic ovs down`, which follows, ends it all the same."""
+    setup.warm_up()
+    setup.appctl("revalidator/pause")

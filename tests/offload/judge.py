@@ -35,6 +35,7 @@ CHECKS = {check.__name__: (check, settings) for check, *settings in (
     [load_checks.new_flows_fill_the_card, "n-offload-threads=4", "max-idle=3000"],
     [end_checks.next_card_gets_all_rules],
     [end_checks.next_vswitchd_connects],
+    [end_checks.paused_revalidators_hinder_no_end],
 )}
 
 # The rules of those that have no room for more.

@@ -45,8 +45,10 @@ class SetUp:
         self.command("up", "--mode", self.mode, "--", *settings)
 
     def down(self):
+        process = self.process()
         self.command("down")
         expect(not self.folder.exists(), f"{self.folder} stays")
+        expect(not pathlib.Path(f"/proc/{process}/exe").exists(), f"Open vSwitch, process {process}, stays")
 
     def command(self, *words, check=True, **more):
         done = subprocess.run([self.verbatim, "nic", "ovs", *words], text=True, check=False, capture_output=True,
