@@ -20,8 +20,8 @@ from setup import DPDK, SetUp, skip_without, until  # noqa: E402
 
 HEADING = "\n## The SmartNIC\n"
 HEAD = """Written by `bench/nic.py --write` on {processors} processors, {rounds} rounds, load {load}; medians (least to greatest).
-`iperf3` and `ib_write_bw` run between two network namespaces. Processor time is that of threads, so other work
-does not count.
+`iperf3` and `ib_write_bw` run between two network namespaces. Processor time is that of threads, so other
+work does not count.
 
 | what | card | beside it | ratio | aim | met |
 |---|---|---|---|---|---|

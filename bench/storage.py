@@ -37,9 +37,9 @@ PUBLISHED = 158_000  # Reads a second of tgt with libiscsi on a ConnectX-4.
 BYTES_MAX = {"nvme": 65536, "iser": 68 * 8192, "srp": 65536}  # Of an idle connection. iSER: its posted window.
 HEADING = "\n## Storage over RDMA\n"
 HEAD = """Written by `bench/storage.py --write` on {processors} processors, {rounds} rounds, load {load:.0f}. A disk of 256 MiB
-in memory that was written before, random reads, our initiators (`src/ulp/disk`, one thread) and our target (one
-thread) on the direct path unless the row says otherwise. Processor time is that of both sides; sides that poll
-take all of their processors' time. Medians (least to greatest).
+in memory that was written before, random reads, our initiators (`src/ulp/disk`, one thread) and our
+target (one thread) on the direct path unless the row says otherwise. Processor time is that of both
+sides; sides that poll take all of their processors' time. Medians (least to greatest).
 
 """
 
