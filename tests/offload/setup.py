@@ -40,9 +40,9 @@ class SetUp:
         self.folder = pathlib.Path(os.environ["XDG_RUNTIME_DIR"]) / f"verbatim-nic-ovs-{os.getuid()}"
         self.devargs = f"net_verbatim0,socket={self.folder}/card.sock"
 
-    def up(self, *settings):
-        """`settings`: other_config of Open vSwitch, KEY=VALUE."""
-        self.command("up", "--mode", self.mode, "--", *settings)
+    def up(self, *settings, rings=()):
+        """`settings`: other_config of Open vSwitch, KEY=VALUE. `rings`: words for functions that are rings."""
+        self.command("up", "--mode", self.mode, *rings, "--", *settings)
 
     def down(self):
         self.command("down")

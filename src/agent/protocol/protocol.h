@@ -130,7 +130,8 @@ struct WantedNode {
   DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
   ProfileText profile{};    // Empty: whatever the node has.
   InplaceText<63> fabric{};
-  InplaceText<64> host{};  // Of `fabric`; empty: whatever the node has.
+  InplaceText<64> host{};       // Of `fabric`; empty: whatever the node has.
+  InplaceText<127> function{};  // Of a card; empty: whatever the node has.
 };
 
 struct Hello {
