@@ -54,9 +54,36 @@ class IpoibOfTwoPorts(base.IpoibTest):
             counted = json.loads(self.on(listener, "ip", "-json", "-s", "link", "show", "ib1"))[0]["stats64"]
             self.assertGreater(counted["rx"]["packets"], 3)
             self.assertGreater(counted["tx"]["packets"], 3)
-        place = str(self.places["H1"].pid)
-        said = self.refusal("up", "--host", "H1", "--netns", place, "--name", "ib2", "--port", "2", *base.CONNECTED)
-        self.assertIn("port 1 alone", said)
+
+    def sent_by(self, host, port):
+        return int(self.bed.run(host, "cat", f"/sys/class/infiniband/verbatim0/ports/{port}/counters/port_xmit_packets"))
+
+    def test_second_ports_are_connected(self):
+        for host in base.HOSTS:
+            self.up(host, "--port", "2", *base.CONNECTED, name="ib1", addresses=SECOND[host])
+        for address, header in zip(SECOND["H2"], (28, 48)):
+            self.ping("H1", address, "-s", str(base.CONNECTED_MTU - header), "-M", "do")
+        shown = json.loads(self.bed.verbatim("ipoib", "show", "--json", "--host", "H1", "--port", "2"))
+        self.assertGreater(shown["counters"]["connected_sent"], 3)
+
+    def test_rdma_cm_by_addresses_of_second_ports(self):
+        """Beside interfaces of the first ports: what the programs send leaves by the second ones."""
+        for host in base.HOSTS:
+            self.up(host)
+            self.up(host, "--port", "2", name="ib1", addresses=SECOND[host])
+        (own, _), (peer, peer6) = SECOND["H1"], SECOND["H2"]
+        for server, client in ((f"rping -s -v -a {peer} -C 3", f"rping -c -v -a {peer} -C 3"),
+                               (f"rping -s -v -a {peer6} -C 3", f"rping -c -v -a {peer6} -C 3"),
+                               ("rping -s -v -C 3", f"rping -c -v -a {peer} -I {own} -C 3"),
+                               ("ib_write_bw -R -n 1000", f"ib_write_bw -R -n 1000 {peer}")):
+            with self.subTest(server):
+                before = {port: self.sent_by("H1", port) for port in (1, 2)}
+                listens = self.bed.start("H2", *server.split())
+                self.wait_until_bound("H2")
+                self.bed.run("H1", *client.split())
+                self.assertEqual(listens.wait(base.SECONDS_MAX), 0)
+                sent = {port: self.sent_by("H1", port) - before[port] for port in (1, 2)}
+                self.assertGreater(sent[2], 3 * sent[1])
 
     def test_names_by_rules(self):
         self.up("H1")

@@ -97,8 +97,7 @@ Result<void> Link::check_connected_mode() const {
                   "cards from ConnectX-4 on have Enhanced IPoIB, which has no connected mode: use "
                   "'--mode datagram', or another device profile");
   }
-  if (options_.port == 1) return {};
-  return refuse(EOPNOTSUPP, "rdma_cm connects by port 1 alone: use '--mode datagram' on others");
+  return {};
 }
 
 Result<void> Link::open_subnet() {
@@ -149,13 +148,14 @@ Result<void> Link::attend() {
   auto* const attend = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "verbatim_attend"));
   packets_ = attend == nullptr ? -1 : attend();
   if (packets_ < 0) return {};
-  return loop_.watch(packets_, EPOLLIN,
-                     [this](std::uint32_t, TimeNs) { has_packets_ = !is_driver_awake(); });
+  return loop_.watch(packets_, EPOLLIN, [this](std::uint32_t, TimeNs) { looks_ = true; });
 }
 
-/// A driver that has found nothing stays asleep: what comes from now on is to wake it again.
+/// No event wakes the driver for what has come, nor for what posts of this thread have completed;
+/// while it is awake it looks by itself. One that has found nothing stays asleep: what comes from
+/// now on is to wake it again.
 void Link::serve_packets(TimeNs now) {
-  if (!std::exchange(has_packets_, false)) return;
+  if (!std::exchange(looks_, false) || packets_ < 0 || is_driver_awake()) return;
   driver_->on_time(now);
   if (is_driver_awake()) return;
   (void)driver_->completions().arm();
@@ -253,7 +253,7 @@ Result<void> Link::make_port(const wire::MulticastRecord& record) {
 
 Result<void> Link::take_connections() {
   auto connected = ConnectedPort::create(
-      *driver_, *queue_, own_.qpn, options_.pkey,
+      *driver_, *queue_, own_, options_.pkey,
       {.on_connected =
            [this](PeerId peer, ByteSpan private_data) {
              sender_->on_connected(peer, private_data, loop_.now(), out_);
@@ -333,10 +333,11 @@ void Link::read_packets() {
   }
   in_batch_ = false;
   queue_->flush();
+  looks_ = true;
 }
 
 TimeNs Link::deadline() const {
-  if (!merge_.is_empty() || has_packets_) return 0;  // At the end of this turn, after the driver's.
+  if (!merge_.is_empty() || looks_) return 0;  // At the end of this turn, after the driver's.
   const TimeNs engine = sender_ ? sender_->deadline() : kNever;
   return std::min({joins_again_, engine, connected_ ? connected_->deadline() : kNever});
 }

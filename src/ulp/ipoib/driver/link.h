@@ -143,10 +143,10 @@ class Link final : public rdma::Handler, private service::Source {
   bool is_merging_ = false;            // Datagram mode, if the kernel takes large packets.
   bool answers_ = false;               // `carry_out` is at work.
   std::unique_ptr<AddressAnswers> address_answers_;  // Null: the node is no host of a fabric.
-  int packets_ = -1;          // Readable when some have come, where this thread attends to them.
-  bool has_packets_ = false;  // It was.
-  bool in_batch_ = false;     // Packets are being read: posted together.
-  bool reads_ = true;         // Packets of the kernel.
+  int packets_ = -1;       // Readable when some have come, where this thread attends to them.
+  bool looks_ = false;     // Something has come, or was posted: the driver may sleep.
+  bool in_batch_ = false;  // Packets are being read: posted together.
+  bool reads_ = true;      // Packets of the kernel.
   bool has_carrier_ = false;
   TimeNs joins_again_ = kNever;
   std::string why_;

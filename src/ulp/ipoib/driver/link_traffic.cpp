@@ -123,7 +123,9 @@ void Link::carry_out() {
     answer(question);
   }
   answers_ = false;
-  if (!in_batch_) queue_->flush();
+  if (in_batch_) return;
+  queue_->flush();
+  looks_ = true;
 }
 
 /// Outputs with a packet, which is valid until the next input. False: it has none.
