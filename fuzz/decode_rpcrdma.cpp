@@ -50,7 +50,7 @@ struct Memory {
       large.push_back({bytes.data() + i * kLargePiece, kLargePiece, {}});
     for (std::size_t i = 0; i < 8; ++i)
       small.push_back({bytes.data() + kLarge * kLargePiece + i * kSmallPiece, kSmallPiece, {}});
-    pool.emplace(small, large);
+    pool.emplace(small, large, std::vector<PiecePool::Keys>(1));
     all = pool->free_count();
   }
   std::vector<std::byte> bytes;
