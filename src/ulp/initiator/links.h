@@ -72,7 +72,7 @@ class Link {
 class Links final : private rdma::Handler, private service::Source {
  public:
   static Result<std::unique_ptr<Links>> open(service::Loop& loop);
-  ~Links();
+  ~Links() override;
 
   const rdma::Device& device() const { return driver_->device(); }
   std::uint32_t connection_count() const { return driver_->connection_count(); }

@@ -97,6 +97,7 @@ void AdminQueue::tell_notice(Output& out) {
   requests_.for_each([&](Request& request) {
     if (request.step == Step::waiting && waiting == nullptr) waiting = &request;
   });
+  if (waiting == nullptr) return;
   --events_;
   answer(*waiting, Status::success, controller_->notices.take(controller_->event_mask), out);
 }

@@ -100,7 +100,7 @@ bool NvmeControllers::advance(Controller& controller, TimeNs now) {
       if (state == State::over) return fail(controller);
       if (state != State::live) return true;
       controller.phase = Phase::asking;
-      engine.ask_spaces([this, number = controller.number](std::vector<NvmeSpace> spaces) {
+      engine.ask_spaces([this, number = controller.number](const std::vector<NvmeSpace>& spaces) {
         Controller* const found = find(number);
         if (found == nullptr || found->phase != Phase::asking) return;
         join(*found);

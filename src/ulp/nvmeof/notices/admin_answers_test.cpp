@@ -139,11 +139,14 @@ TEST(NvmeAdminAnswers, LogPages) {
   EXPECT_EQ(b.hex(1024 + 4 * 0x0d, 8), "0100000001000000") << "Register and Report";
 }
 
+constexpr LogPage kNoPage{0xc0};
+constexpr AdminOpcode kNoCommand{0x80};
+
 TEST(NvmeAdminAnswers, RefusedCommandsAreInTheErrorLog) {
   Bench b;
-  EXPECT_EQ(b.log(LogPage{0xc0}, 64), "0x109");
+  EXPECT_EQ(b.log(kNoPage, 64), "0x109");
   EXPECT_EQ(b.response.substr(28), "12c2") << "do not retry, more";
-  b.ask({.opcode = AdminOpcode{0x80}, .namespace_id = 7}, 0);
+  b.ask({.opcode = kNoCommand, .namespace_id = 7}, 0);
   EXPECT_EQ(b.log(LogPage::errors, 192), "data");
   // The number of the error, queue and command, status, no place; block; namespace.
   EXPECT_EQ(b.hex(0, 28),
@@ -163,7 +166,7 @@ TEST(NvmeAdminAnswers, RefusedCommandsAreInTheErrorLog) {
   EXPECT_EQ(b.hex(128, 8), "0000000000000000");
   b.log(LogPage::health, 512);
   EXPECT_EQ(b.hex(176, 8), "0200000000000000");
-  for (int i = 0; i < 200; ++i) b.ask({.opcode = AdminOpcode{0x80}}, 0);
+  for (int i = 0; i < 200; ++i) b.ask({.opcode = kNoCommand}, 0);
   b.log(LogPage::errors, 8192);
   EXPECT_EQ(b.hex(0, 8), "ca00000000000000");
   EXPECT_EQ(b.hex(127 * 64, 8), "4b00000000000000") << "the last 128";

@@ -24,7 +24,7 @@ class Node final : public Outside, public rdma::Handler, private service::Source
   /// machine may put messages into the inboxes of this node's.
   static Result<std::unique_ptr<Node>> create(service::Loop& loop, const std::string& path,
                                               bool shares);
-  ~Node();
+  ~Node() override;
 
   const Programs& programs() const { return *programs_; }
   bool is_idle() const { return programs_->count() == 0 && broker_->is_idle(); }

@@ -21,8 +21,6 @@
 namespace verbatim::ulp::rds {
 namespace {
 
-using local::Head;
-
 constexpr std::size_t kSpare = local::kInlineBytesMax / kFragmentBytes;
 /// For any packet.
 constexpr std::uint32_t kNeeded = (1 + local::kOperationsMax) * kFragmentsMax + kSpare;
