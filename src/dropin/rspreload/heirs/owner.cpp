@@ -171,13 +171,13 @@ Owner::Served* Owner::serve_stream(int number) {
   forks.add_private(shadow->owners.get());
   watch(shadow->owners.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   watch(own, EPOLLIN);
-  served_.push_back({.relay = std::make_unique<Relay>(own, source, std::move(shadow->owners)),
-                     .programs = std::move(shadow->programs),
-                     .serials = {},
-                     .born = next_serial()});
-  replace_numbers(*source, served_.back());
+  Served& served = served_.emplace_back();
+  served.relay = std::make_unique<Relay>(own, source, std::move(shadow->owners));
+  served.programs = std::move(shadow->programs);
+  served.born = next_serial();
+  replace_numbers(*source, served);
   eventfd_write(wake_.get(), 1);
-  return &served_.back();
+  return &served;
 }
 
 /// The program's own numbers are the shadow's from now on, too.
