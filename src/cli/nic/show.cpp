@@ -105,7 +105,7 @@ int put(const Question& question, const Form& form) {
   }
 }
 
-CLI::App& add_question(CLI::App& nic, const Question& question, std::shared_ptr<Form> form,
+CLI::App& add_question(CLI::App& nic, const Question& question, const std::shared_ptr<Form>& form,
                        int& exit_status) {
   auto* command = nic.add_subcommand(question.command, question.help);
   command->add_option("--name", form->name, "The card's name");

@@ -32,7 +32,9 @@ Opened device_of(const char* name) {
   const char* at = skip_digits(name + (is_generic ? 2 : 4));
   if (at == nullptr) return Opened::nothing;
   if (*at == '\0') return is_generic ? Opened::nothing : Opened::character_device;
-  if (*at != 'n' || (at = skip_digits(at + 1)) == nullptr || *at != '\0') return Opened::nothing;
+  if (*at != 'n') return Opened::nothing;
+  at = skip_digits(at + 1);
+  if (at == nullptr || *at != '\0') return Opened::nothing;
   return is_generic ? Opened::character_device : Opened::block_device;
 }
 

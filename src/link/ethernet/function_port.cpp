@@ -27,7 +27,7 @@ Result<FunctionName> parse_function(std::string_view text) {
   const bool is_named = text.starts_with('/') && slash != 0 && name.starts_with("vf");
   const char* const end = name.data() + name.size();
   const auto number = is_named ? std::from_chars(name.data() + 2, end, parsed.function)
-                               : std::from_chars_result{name.data(), std::errc::invalid_argument};
+                               : std::from_chars_result{end, std::errc::invalid_argument};
   if (number.ec != std::errc{} || number.ptr != end || parsed.function >= VNIC_PORTS_MAX) {
     return refuse(EINVAL, fmt::format("'{}' is no function of a card: SOCKET/vf2 is, with the "
                                       "absolute path of the card's socket",

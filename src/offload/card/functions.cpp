@@ -66,8 +66,9 @@ void Card::leave_function(const service::Client& client) {
 /// The driver sees the link of a function's port.
 void Card::say_link(const RingFunction& function) {
   if (driver_ == nullptr) return;
-  for (std::uint16_t p = 0; p < ports_.size(); ++p) {
-    if (ports_[p].rings() == &function) driver_->say_link(p, function.link_is_up());
+  for (std::size_t p = 0; p < ports_.size(); ++p) {
+    if (ports_[p].rings() != &function) continue;
+    driver_->say_link(static_cast<std::uint16_t>(p), function.link_is_up());
   }
 }
 

@@ -92,11 +92,12 @@ bool FunctionMember::deliver(ByteSpan frame) {
 
 bool FunctionMember::take(MutableByteSpan room, std::size_t& size) {
   size = 0;
-  return send_.take(memory_, faults_, 1, [&](ByteSpan frame) {
+  const auto taken = send_.take(memory_, faults_, 1, [&](ByteSpan frame) {
     if (frame.size() > VNIC_FUNCTION_FRAME_MAX) return static_cast<void>(++faults_);
     std::memcpy(room.data(), frame.data(), frame.size());
     size = frame.size();
-  }) != 0;
+  });
+  return taken != 0;
 }
 
 void FunctionMember::say_asleep(bool asleep) { release(region_->card_asleep, asleep ? 1u : 0u); }

@@ -49,6 +49,9 @@ AdminCommand command_of(Opcode opcode, const NvmeSpace& space, const Extent& ext
 }
 
 /// As Linux's block layer tells a program.
+/// An I/O command's number in a structure that is of either kind.
+constexpr auto kFlush = AdminOpcode{raw(Opcode::flush)};
+
 int error_of(const NvmeController::Answer& answer) {
   if (answer.code != 0) return answer.code;
   const nvmeof::Status status = answer.completion.status;
@@ -58,7 +61,7 @@ int error_of(const NvmeController::Answer& answer) {
 }  // namespace
 
 void NvmeControllers::control_disk(OpenFile file, const Disk& disk, Controller& controller,
-                                   const DeviceRequest& request, Controlled done) {
+                                   const DeviceRequest& request, const Controlled& done) {
   const std::uint64_t block = 1ull << disk.space.block_shift;
   const std::uint64_t bytes = disk.space.blocks << disk.space.block_shift;
   switch (request.call) {
@@ -78,7 +81,7 @@ void NvmeControllers::control_disk(OpenFile file, const Disk& disk, Controller& 
     case DeviceCall::flush:
     case DeviceCall::flush_buffers:
       return controller.engine->ask_io(
-          {.opcode = AdminOpcode{raw(Opcode::flush)}, .namespace_id = disk.space.id}, 0, {},
+          {.opcode = kFlush, .namespace_id = disk.space.id}, 0, {},
           [done](const NvmeController::Answer& answer) { done(error_of(answer), answer_of(0)); });
     case DeviceCall::seek:
       return seek(file, disk, request, done);

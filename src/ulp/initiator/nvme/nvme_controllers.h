@@ -86,7 +86,7 @@ class NvmeControllers final : public service::Source {
   const Disk* find_disk(std::uint32_t subsystem, std::uint32_t device) const;
   Controller* of_subsystem(std::uint32_t subsystem) const;
   void control_disk(OpenFile file, const Disk& disk, Controller& controller,
-                    const DeviceRequest& request, Controlled done);
+                    const DeviceRequest& request, const Controlled& done);
   void pass_io(Controller& controller, const Disk* disk, const DeviceRequest& request,
                Controlled done);
   void move(OpenFile file, const Disk& disk, Controller& controller, const DeviceRequest& request,
