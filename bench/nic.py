@@ -26,7 +26,7 @@ work does not count.
 | what | card | beside it | ratio | aim | met |
 |---|---|---|---|---|---|
 """
-NOT_YET = "not measured: functions are TAP interfaces"
+NOT_YET = "not measured: no node uses such a function yet"
 BRIDGE = """
 ip link add br1 type bridge
 ip link set br1 up
