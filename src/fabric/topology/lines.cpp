@@ -131,8 +131,9 @@ std::expected<NodeLine, std::string> parse_node_line(NodeKind kind, std::string_
   scanner.skip_blanks();
   if (const auto description = scanner.quoted()) node.description = *description;
   scanner.skip_blanks();
-  node.enhanced_port_0 = scanner.take("enhanced port 0");
-  if (!node.enhanced_port_0) scanner.take("base port 0");
+  const bool is_enhanced = scanner.take("enhanced port 0");
+  node.enhanced_port_0 = is_enhanced && kind == NodeKind::switch_node;  // No other has a port 0.
+  if (!is_enhanced) scanner.take("base port 0");
   take_lid(scanner, node.lid, node.lmc);
   return node;
 }

@@ -227,5 +227,15 @@ TEST(ReadTopology, ARateThatIsNoneIsRefusedAndAnUnknownOneRemarked) {
   EXPECT_FALSE(with("??x??").remarks.empty());
 }
 
+TEST(ReadTopology, OnlyASwitchHasAPort0) {
+  const Reading plain = read_topology(kDiscovered);
+  for (const std::string_view port : {"enhanced port 0", "base port 0"}) {
+    const Reading read = read_topology(
+        changed(kDiscovered, "\"H1\"\n", fmt::format("\"H1\" {} lid 9 lmc 1\n", port)));
+    EXPECT_TRUE(read.faults.empty());
+    EXPECT_EQ(read.topology, plain.topology) << port;
+  }
+}
+
 }  // namespace
 }  // namespace verbatim::fabric
