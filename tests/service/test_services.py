@@ -120,6 +120,8 @@ class Bench:
         self.expect(1, self.not_there(), self.service.group, "show", "--node", "a")
         self.up()
         process = self.check_shown()
+        if str(process) not in self.expect(0, "", self.service.group, "show", "--json"):
+            raise Failure("'show' without a node does not tell of all that run")
         self.check_listeners(process)
         twice = (0, "") if self.service.group == "rds" else (1, f"'verbatim {self.service.group} down' ends it")
         self.expect(*twice, self.service.group, *self.up_words, "--node", "a")

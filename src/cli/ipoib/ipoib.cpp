@@ -134,12 +134,10 @@ int up(const UpForm& form) {
   return 0;
 }
 
-std::string not_there(const Place& place, const service::ServiceName& name) {
+std::string not_there(const Place& place) {
   std::string there;
-  for (const auto& one : service::services()) {
-    if (one.kind == name.kind && service::process_of(one) != 0)
-      there += (there.empty() ? "" : ", ") + one.name;
-  }
+  for (const auto& one : running_services(kKind.kind))
+    there += (there.empty() ? "" : ", ") + one.name;
   return fmt::format("no interface {} of host {} is up{}", interface_of(place),
                      *host_name(place.choice), there.empty() ? "" : " (there is " + there + ")");
 }
@@ -149,16 +147,18 @@ int down(const Place& place) {
   if (!name) return fail("down", no_host(place));
   const auto ended = service::end(*name);
   if (ended) return 0;
-  return fail("down", ended.error().code == ENOENT ? not_there(place, *name) : ended.error().text);
+  return fail("down", ended.error().code == ENOENT ? not_there(place) : ended.error().text);
 }
 
 int show(const char* command, const ShowForm& form, std::string (*text)(const nlohmann::json&)) {
   const auto name = name_of(form.place);
-  if (!name) return fail(command, no_host(form.place));
+  const auto running = running_services(kKind.kind);
+  if (!name && running.empty()) return fail(command, no_host(form.place));
+  if (!name) return show_services(kKind, running, form.json, text);
   const auto status = service::ask(*name, {{"ask", "status"}});
   if (!status) {
     return fail(command,
-                status.error().code == ENOENT ? not_there(form.place, *name) : status.error().text);
+                status.error().code == ENOENT ? not_there(form.place) : status.error().text);
   }
   fmt::print("{}", form.json ? status->dump(2) + "\n" : text(*status));
   return 0;

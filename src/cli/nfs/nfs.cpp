@@ -67,12 +67,19 @@ int up(const char* command, const std::string& kind, const UpForm& form) {
               started.error().code == EINVAL ? kExitUsage : kExitFailure);
 }
 
-/// Both kinds that the node has.
+std::vector<service::ServiceName> both_of(const ServiceChoice& place) {
+  std::vector<service::ServiceName> both;
+  for (const char* const kind : kKinds) both.push_back({kind, name_of(place)});
+  return both;
+}
+
+/// Those of them that run.
 template <typename Do>
-int for_each_of(const char* command, const ServiceChoice& place, Do act) {
+int for_each_of(const char* command, const ServiceChoice& place,
+                const std::vector<service::ServiceName>& names, Do act) {
   bool has_one = false;
-  for (const char* const kind : kKinds) {
-    const auto done = act(service::ServiceName{kind, name_of(place)});
+  for (const service::ServiceName& name : names) {
+    const auto done = act(name);
     if (!done && done.error().code == ENOENT) continue;
     if (!done) return fail(command, done.error().text);
     has_one = true;
@@ -82,13 +89,19 @@ int for_each_of(const char* command, const ServiceChoice& place, Do act) {
 }
 
 int down(const ServiceChoice& place) {
-  return for_each_of("down", place,
+  return for_each_of("down", place, both_of(place),
                      [](const service::ServiceName& name) { return service::end(name); });
 }
 
 int show(const ShowForm& form) {
+  std::vector<service::ServiceName> names = both_of(form.place);
+  if (!is_named(form.place)) {
+    names.clear();
+    for (const char* const kind : kKinds)
+      std::ranges::move(running_services(kind), std::back_inserter(names));
+  }
   nlohmann::json all = nlohmann::json::array();
-  const int status = for_each_of("show", form.place, [&](const service::ServiceName& name) {
+  const int status = for_each_of("show", form.place, names, [&](const service::ServiceName& name) {
     auto one = service::ask(name, {{"ask", "status"}});
     if (one) all.push_back(*one);
     return one;

@@ -16,7 +16,11 @@ namespace verbatim::cli {
 namespace {
 
 std::string not_there(const ServiceKind& kind, const service::ServiceName& name) {
-  return fmt::format("no {} of '{}' runs", kind.what, name.name);
+  std::vector<std::string> others;
+  for (const auto& one : running_services(kind.kind)) others.push_back(one.name);
+  const std::string there =
+      others.empty() ? "" : fmt::format(" (running: {})", fmt::join(others, ", "));
+  return fmt::format("no {} of '{}' runs{}", kind.what, name.name, there);
 }
 
 int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
@@ -46,6 +50,13 @@ std::optional<std::string> host_name(const ServiceChoice& choice) {
   if (host.empty()) return std::nullopt;
   const bool is_default = fabric.empty() || fabric == fabric::protocol::kDefaultFabric;
   return is_default ? host : fabric + "." + host;
+}
+
+bool is_named(const ServiceChoice& choice) {
+  const char* const node = getenv("VERBATIM_NODE");
+  const bool has_node =
+      choice.node.node || !choice.node.addresses.empty() || (node != nullptr && *node != '\0');
+  return has_node || host_name(choice);
 }
 
 service::ServiceName service_name(const char* kind, const ServiceChoice& choice) {
@@ -87,12 +98,44 @@ int start_service(const ServiceKind& kind, const ServiceChoice& choice,
 std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
                                           const ServiceChoice& choice,
                                           const nlohmann::json& question) {
-  const auto name = service_name(kind.kind, choice);
+  return ask_service(kind, command, service_name(kind.kind, choice), question);
+}
+
+std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
+                                          const service::ServiceName& name,
+                                          const nlohmann::json& question) {
   auto answer = service::ask(name, question);
   if (answer) return std::move(*answer);
   fail_service(kind, command,
                answer.error().code == ENOENT ? not_there(kind, name) : answer.error().text);
   return std::nullopt;
+}
+
+std::vector<service::ServiceName> running_services(std::string_view kind) {
+  auto names = service::services();
+  std::erase_if(names, [&](const service::ServiceName& one) {
+    return one.kind != kind || service::process_of(one) == 0;
+  });
+  return names;
+}
+
+int show_services(const ServiceKind& kind, const std::vector<service::ServiceName>& names,
+                  bool as_json, std::string (*text)(const nlohmann::json&)) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& name : names) {
+    auto status = ask_service(kind, "show", name, {{"ask", "status"}});
+    if (!status) return kExitFailure;
+    all.push_back(std::move(*status));
+  }
+  if (as_json) {
+    fmt::print("{}\n", (all.size() == 1 ? all[0] : all).dump(2));
+    return 0;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names.size() > 1) fmt::print("{}{}:\n", i > 0 ? "\n" : "", names[i].name);
+    fmt::print("{}", text(all[i]));
+  }
+  return 0;
 }
 
 void add_service_down(CLI::App& group, const ServiceKind& kind, const char* summary,
@@ -111,9 +154,10 @@ void add_service_show(CLI::App& group, const ServiceKind& kind, const char* summ
   add_service_options(*command, *choice);
   command->add_flag("--json", *json, "Print JSON");
   command->callback([choice, json, kind, text, &exit_status] {
-    const auto status = ask_service(kind, "show", *choice, {{"ask", "status"}});
-    if (status) fmt::print("{}", *json ? status->dump(2) + "\n" : text(*status));
-    exit_status = status ? 0 : kExitFailure;
+    std::vector<service::ServiceName> names;
+    if (!is_named(*choice)) names = running_services(kind.kind);
+    if (names.empty()) names = {service_name(kind.kind, *choice)};
+    exit_status = show_services(kind, names, *json, text);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <expected>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,6 +31,8 @@ void add_service_options(CLI::App& command, ServiceChoice& choice);
 /// The host that the choice, or else the environment, names: "H1", "FABRIC.H1" on a fabric that is
 /// not the default one.
 std::optional<std::string> host_name(const ServiceChoice& choice);
+/// Whether an option or the environment says which node or host.
+bool is_named(const ServiceChoice& choice);
 /// The daemon is called as its host, or else as its node.
 service::ServiceName service_name(const char* kind, const ServiceChoice& choice);
 
@@ -48,9 +51,19 @@ std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* c
                                           const ServiceChoice& choice,
                                           const nlohmann::json& question);
 
+std::optional<nlohmann::json> ask_service(const ServiceKind& kind, const char* command,
+                                          const service::ServiceName& name,
+                                          const nlohmann::json& question);
+/// All of the daemon's kind that run.
+std::vector<service::ServiceName> running_services(std::string_view kind);
+/// Prints what each of them does: as JSON an object, or of several a list; else what `text` makes
+/// of it. The exit status.
+int show_services(const ServiceKind& kind, const std::vector<service::ServiceName>& names,
+                  bool as_json, std::string (*text)(const nlohmann::json& status));
+
 void add_service_down(CLI::App& group, const ServiceKind& kind, const char* summary,
                       int& exit_status);
-/// `text` makes what people read of the answer.
+/// Without a name of a node or host: of all that run.
 void add_service_show(CLI::App& group, const ServiceKind& kind, const char* summary,
                       std::string (*text)(const nlohmann::json& status), int& exit_status);
 
