@@ -138,8 +138,10 @@ Findings check_clusters(const Machine& machine) {
 
 Findings check_smart_nic(const Machine& machine) {
   constexpr const char* kSubject = "SmartNIC";
-  if (machine.tun_error == 0) return {ok(kSubject, "'verbatim nic' may make interfaces")};
-  return {no_tun(machine, kSubject, "verbatim nic")};
+  if (machine.tun_error != 0) return {no_tun(machine, kSubject, "verbatim nic")};
+  if (!has_namespaces(machine))
+    return {no_namespaces(machine, kSubject, "'verbatim nic' has no place for interfaces")};
+  return {ok(kSubject, "'verbatim nic' may make interfaces")};
 }
 
 Findings check_ipoib(const Machine& machine) {

@@ -164,6 +164,8 @@ const std::vector<Case> kLimits = {
      "need Linux 6.2", ""},
     {"NoTun", [](Machine& m) { m.tun_error = ENOENT; }, Verdict::note, "SmartNIC",
      "/dev/net/tun cannot be opened", "modprobe tun"},
+    {"NoNamespaceForTheSmartNic", [](Machine& m) { m.user_namespace_error = EPERM; }, Verdict::note,
+     "SmartNIC", "no place for interfaces", "unprivileged_userns_clone"},
     {"LustresPort", [](Machine& m) { m.first_free_port = 1024; }, Verdict::note, "LNet",
      "ports below 1024 are root's", "--port"},
     {"NoNbdkit", [](Machine& m) { m.missing_needs = {need_of("disks")}; }, Verdict::note, "disks",
