@@ -10,6 +10,7 @@ import socket
 import sys
 
 from heirs_actors import Actors, plans
+from heirs_busy import Busy
 from heirs_help import (DATA, SECONDS, SHARED, expect_bytes, expect_line, failure, in_child, line, piece_of, read_all, say,
                         wait)
 
@@ -360,7 +361,7 @@ class Random:
 
 
 CASES = {one.__name__: one for one in (Turns, Large, ParentCloses, ParentExits, Siblings, Program, PlainProgram, Names, Unread,
-                                      Killed, Passed, Waits, Untouched, Random)}
+                                      Killed, Passed, Waits, Untouched, Busy, Random)}
 
 
 def main():

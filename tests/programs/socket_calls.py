@@ -289,8 +289,8 @@ def wrong(run, end, peer):
                  "ftruncate": lambda: os.ftruncate(end.number, 0), "shutdown 7": lambda: it.shutdown(7),
                  "recv oob": lambda: it.recv(1, socket.MSG_OOB), "isatty": lambda: os.isatty(end.number)}
         what = run.random.choice(list(calls))
-        if what == "accept" and end.peer_ended:
-            return
+        if what in ("accept", "bind") and (end.peer_ended or end.reset):
+            return  # TCP's may be bound anew once both directions have ended.
         run.attempt(end, what, calls[what])
 
 

@@ -21,6 +21,7 @@ class Carrier(Testbed):
     """A testbed whose programs have these options of `verbatim run`."""
 
     options = ()
+    faults = ()
 
     def run_options(self, node):
         return [*super().run_options(node), *self.options]
@@ -31,7 +32,7 @@ def tcps(testbed, *rest):
 
 
 def compare(testbed, carrier, forks, wanted, *rest):
-    testbed.options = [carrier]
+    testbed.options = [carrier, *testbed.faults]
     testbed.set_variables("a", RDMAV_FORK_SAFE=forks)
     program = testbed.start("a", words(testbed, *rest))
     program.expect_success(SECONDS)
@@ -49,8 +50,10 @@ def main():
     parser = option_parser(__doc__)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--faults", default="", help="as 'verbatim run --fault', such as delay=2ms: on the wire what is late shows")
     options = parser.parse_args()
     with Carrier(options) as testbed:
+        testbed.faults = ("--fault", options.faults) if options.faults else ()
         plain, urgent = (options.first, options.seeds), (options.first, options.seeds, "urgent")
         for carrier, rest in (("--rsockets", plain), ("--sdp", plain), ("--rsockets", urgent)):
             wanted = tcps(testbed, *rest)

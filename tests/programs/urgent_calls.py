@@ -4,9 +4,11 @@ import array
 import fcntl
 import os
 import signal
+import select
 import socket
+import time
 
-from socket_ends import send_bytes, settle
+from socket_ends import SECONDS, send_bytes, settle, state, waiting
 
 SIOCATMARK = 0x8905
 
@@ -30,12 +32,27 @@ def is_at_mark(end):
     return number[0]
 
 
+def view(end):
+    """What another urgent byte changes, and no ordinary one that has come before."""
+    with end.socket() as it:
+        try:
+            byte = it.recv(1, socket.MSG_OOB | socket.MSG_PEEK)
+        except OSError:
+            byte = b""
+    return byte, waiting(end), is_at_mark(end), state(end) & select.POLLPRI
+
+
 def send_urgent(run, end, peer):
+    """Waits until the byte is there: what it does to an earlier one depends on SO_OOBINLINE, which `settle` changes to count."""
     settle(peer)
     if is_at_mark(peer) and not peer.inline and not peer.is_deaf:
         peer.unread -= 1  # The earlier urgent byte leaves the stream.
+    before, sent = view(peer), end.sent
     run.send_by(end, peer, "send oob", run.random.choice((1, 1, 2, 100)),
                 lambda data: send_bytes(end.number, data, socket.MSG_OOB | socket.MSG_NOSIGNAL))
+    limit = time.monotonic() + SECONDS
+    while end.sent > sent and view(peer) == before and time.monotonic() < limit:
+        time.sleep(0.0002)
 
 
 def receive_urgent(run, end, _):

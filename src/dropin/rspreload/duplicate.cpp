@@ -60,6 +60,7 @@ int duplicate(int fd, int command, int least) {
   static auto* const plain = next<Control>("fcntl");
   if (is_child_of_vfork()) return plain(fd, command, as_argument(least));
   if (!stays_pending(fd) && !settle_at_any_rate(fd)) return -1;
+  const NumbersStay both_are_the_streams;
   const Kind kind = kind_of(fd);
   const int number = plain(fd, command, as_argument(least));
   if (number < 0 || kind == Kind::other) return number;
@@ -89,16 +90,21 @@ int duplicate_onto(int from, int number, int flags) {
     errno = EBADF;  // As for a number beyond the process's limit.
     return -1;
   }
-  if (is_ours(number)) keep_for_heirs(number);
+  const bool replaces = is_ours(number) && leave_to_heirs(number);
   disown(number);
-  const bool simple = kind != Kind::rsocket && !is_ours(number);
+  const bool simple = kind != Kind::rsocket && !replaces;
   const int done = simple ? plain_dup3(from, number, flags)
                           : ending(number, [&] { return verbatim_rdup3(from, number, flags); });
+  if (done < 0 && replaces) set_kind(number, Kind::rsocket);
   if (done < 0) return -1;
   if (!leave_twins(number)) stop_listening(number);
-  set_kind(number, kind);
-  if (stays_pending(from)) add_twin(from, number);
-  return number;
+  {
+    const NumbersStay both_are_the_streams;
+    set_kind(number, kind);
+    if (stays_pending(from)) add_twin(from, number);
+    if (kind_of(from) == kind) return number;
+  }
+  return duplicate_onto(from, number, flags);  // Meanwhile another thread made `from` another kind.
 }
 
 int control(Control* plain, int fd, int command, void* argument) {
@@ -115,7 +121,8 @@ int control(Control* plain, int fd, int command, void* argument) {
   // The descriptor's flags are the kernel's; its file is not.
   const bool is_descriptors = command == F_GETFD || command == F_SETFD;
   if (kind != Kind::rsocket || is_descriptors) return plain(fd, command, argument);
-  return within([&] { return rfcntl(fd, command, number); });
+  const int result = within([&] { return rfcntl(fd, command, number); });
+  return result < 0 && has_become_shadow(fd) ? plain(fd, command, argument) : result;
 }
 
 }  // namespace
@@ -128,11 +135,11 @@ EXPORT int close(int fd) {
   if (kind == Kind::other && find_set(fd) && !is_child_of_vfork()) drop_set(fd);
   if (kind == Kind::other || is_child_of_vfork()) return plain(fd);
   if (!leave_twins(fd)) stop_listening(fd);
-  if (kind == Kind::rsocket) keep_for_heirs(fd);
+  const bool is_stream = kind == Kind::rsocket && leave_to_heirs(fd);
   disown(fd);
   set_kind(fd, Kind::other);
-  if (kind != Kind::rsocket) close_in_sets(fd);
-  return kind == Kind::rsocket ? ending(fd, [&] { return rclose(fd); }) : plain(fd);
+  if (!is_stream) close_in_sets(fd);
+  return is_stream ? ending(fd, [&] { return rclose(fd); }) : plain(fd);
 }
 
 EXPORT int dup(int fd) {

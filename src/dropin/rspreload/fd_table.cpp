@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 namespace verbatim::rspreload {
@@ -88,6 +89,14 @@ Outside::~Outside() { depth = depth_; }
 bool inside() { return depth > 0; }
 
 Kind kind_of(int fd) { return depth == 0 && is_in_table(fd) ? at(fd).kind.load() : Kind::other; }
+
+bool has_become_shadow(int fd) {
+  const int error = errno;
+  if (error != ESTALE && error != EBADF) return false;
+  while (is_ours(fd)) sched_yield();
+  errno = error;
+  return true;
+}
 
 bool set_kind(int fd, Kind kind) {
   if (!is_in_table(fd)) {

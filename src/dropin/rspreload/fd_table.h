@@ -57,6 +57,17 @@ auto within(Call&& call) {
 Kind kind_of(int fd);
 inline bool is_ours(int fd) { return kind_of(fd) == Kind::rsocket; }
 
+/// A call on an rsocket has failed, by errno, because other processes began to use its stream
+/// (heirs/): the number is a shadow's when this returns true.
+bool has_become_shadow(int fd);
+/// `ours` on an rsocket, else `plain`.
+template <typename Ours, typename Plain>
+auto in_stream(int fd, Ours&& ours, Plain&& plain) {
+  if (!is_ours(fd)) return plain();
+  const auto result = ours();
+  return result < 0 && has_become_shadow(fd) ? plain() : result;
+}
+
 /// Returns false with EMFILE from `kNumbers` on, where all fds are `other`.
 bool set_kind(int fd, Kind kind);
 /// Returns false if it was not `from`. Only one of several threads succeeds.

@@ -176,43 +176,49 @@ EXPORT int shutdown(int fd, int how) {
   static auto* const plain = VERBATIM_NEXT(shutdown);
   adopt_if_inherited(fd);
   if (how != SHUT_RDWR && !settle(fd, 0)) return -1;
-  if (!is_ours(fd)) return plain(fd, how);
-  return within([&] { return rshutdown(fd, how); });
+  return in_stream(
+      fd, [&] { return within([&] { return rshutdown(fd, how); }); },
+      [&] { return plain(fd, how); });
 }
 
 EXPORT int getpeername(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getpeername);
   adopt_if_inherited(fd);
-  if (!is_ours(fd)) return named(fd, true, plain, address, length);
-  return within([&] { return rgetpeername(fd, address, length); });
+  return in_stream(
+      fd, [&] { return within([&] { return rgetpeername(fd, address, length); }); },
+      [&] { return named(fd, true, plain, address, length); });
 }
 
 EXPORT int getsockname(int fd, sockaddr* address, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getsockname);
   adopt_if_inherited(fd);
-  if (!is_ours(fd)) return named(fd, false, plain, address, length);
-  return within([&] { return rgetsockname(fd, address, length); });
+  return in_stream(
+      fd, [&] { return within([&] { return rgetsockname(fd, address, length); }); },
+      [&] { return named(fd, false, plain, address, length); });
 }
 
 EXPORT int setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
   static auto* const plain = VERBATIM_NEXT(setsockopt);
   adopt_if_inherited(fd);
-  if (!is_ours(fd)) {
-    const int result = plain(fd, level, option, value, length);
-    return result != 0 && !inside() && shadow_option(fd, level, option, nullptr, nullptr) ? 0
-                                                                                          : result;
-  }
-  return within([&] { return rsetsockopt(fd, level, option, value, length); });
+  return in_stream(
+      fd, [&] { return within([&] { return rsetsockopt(fd, level, option, value, length); }); },
+      [&] {
+        const int result = plain(fd, level, option, value, length);
+        const bool is_none =
+            result != 0 && !inside() && shadow_option(fd, level, option, nullptr, nullptr);
+        return is_none ? 0 : result;
+      });
 }
 
 EXPORT int getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
   static auto* const plain = VERBATIM_NEXT(getsockopt);
   adopt_if_inherited(fd);
-  if (!is_ours(fd)) {
-    if (!inside() && shadow_option(fd, level, option, value, length)) return 0;
-    return plain(fd, level, option, value, length);
-  }
-  return within([&] { return rgetsockopt(fd, level, option, value, length); });
+  return in_stream(
+      fd, [&] { return within([&] { return rgetsockopt(fd, level, option, value, length); }); },
+      [&] {
+        if (!inside() && shadow_option(fd, level, option, value, length)) return 0;
+        return plain(fd, level, option, value, length);
+      });
 }
 
 EXPORT int ioctl(int fd, unsigned long request, ...) {

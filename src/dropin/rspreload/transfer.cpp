@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include <rdma/rsocket.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -16,24 +15,6 @@
 
 namespace verbatim::rspreload {
 namespace {
-
-/// While the call was in the stream, other processes began to use it (heirs/): the number is a
-/// shadow's now, or will be in a moment.
-bool has_become_shadow(int fd) {
-  const int error = errno;
-  if (error != ESTALE && error != EBADF) return false;
-  while (is_ours(fd)) sched_yield();
-  errno = error;
-  return true;
-}
-
-/// `ours` on an rsocket, else `plain`.
-template <typename Ours, typename Plain>
-ssize_t in_stream(int fd, Ours&& ours, Plain&& plain) {
-  if (!is_ours(fd)) return plain();
-  const ssize_t result = ours();
-  return result < 0 && has_become_shadow(fd) ? plain() : result;
-}
 
 /// As the kernel does, a send after the own end raises SIGPIPE.
 ssize_t signalled(ssize_t sent, int flags) {

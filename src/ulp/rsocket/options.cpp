@@ -123,6 +123,7 @@ Outcome<void> Stream::set_option(int level, int option, const void* value, sockl
       rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &own, sizeof own) != 0) {
     return fail(errno);
   }
+  process();  // As in TCP, SO_OOBINLINE does not change what has come.
   options_.at(place) = known.is_switch ? own != 0 : own;
   if (endpoint_) endpoint_->set_urgent_inline(options_.is_on(SOL_SOCKET, SO_OOBINLINE));
   return {};

@@ -115,7 +115,11 @@ Outcome<std::size_t> Stream::receive(const Message& message) {
   std::size_t total = 0;
   if (to.left() > 0 && (message.flags & MSG_PEEK) == 0) endpoint_->pass_urgent();
   do {
-    const auto done = [this] { return can_read() || !is_up(); };
+    // As TCP, a read of nothing succeeds if only an urgent byte is there, which it does not pass.
+    const bool is_empty = to.left() == 0;
+    const auto done = [&] {
+      return can_read() || !is_up() || (is_empty && endpoint_->has_unread());
+    };
     if (!endpoint_->has_data()) {
       if (auto ok = wait_until(lock, may_wait, done, end); !ok) {
         return total > 0 ? Outcome<std::size_t>(total) : fail(ok.error());
@@ -263,8 +267,7 @@ short Stream::state(short events) {
       if (!readable_ || endpoint_->peer_shut() || !is_up()) found |= POLLRDHUP;
       found &= events;
       if (has_error()) found |= POLLERR;
-      // As with TCP: a reset, or both directions have ended.
-      if (is_lost() || (!writable_ && (!readable_ || endpoint_->peer_shut()))) found |= POLLHUP;
+      if (is_over() || (!writable_ && !readable_)) found |= POLLHUP;
       return found;
   }
   return 0;
@@ -272,8 +275,13 @@ short Stream::state(short events) {
 
 Outcome<void> Stream::shut_down(int how) {
   std::unique_lock lock(mutex_);
-  if (phase_ != Phase::open) return fail(ENOTCONN);
   if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return fail(EINVAL);
+  process();
+  if (phase_ != Phase::open || is_over()) return fail(ENOTCONN);
+  return end(lock, how);
+}
+
+Outcome<void> Stream::end(std::unique_lock<std::mutex>& lock, int how) {
   const bool was_writable = writable_;
   if (how != SHUT_WR) readable_ = false;
   if (how != SHUT_RD) writable_ = false;
@@ -308,8 +316,8 @@ void Stream::reset() {
 
 void Stream::close() {
   reset();
-  if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(shut_down(SHUT_RDWR));
   std::unique_lock lock(mutex_);
+  if (phase_ == Phase::open && !disconnect_sent_) static_cast<void>(end(lock, SHUT_RDWR));
   // A connection that was asked for and not answered ends with its id.
   if (phase_ == Phase::open || (phase_ == Phase::opening && !active_)) rdma_disconnect(id_);
 }

@@ -81,11 +81,14 @@ class Stream final : public Socket {
   // stream.cpp
   bool is_up() const;    // Neither side has ended it.
   bool is_lost() const;  // Without the peer's end.
+  /// TCP's state CLOSE: a reset, or both ends have ended their direction.
+  bool is_over() const { return is_lost() || (!writable_ && endpoint_->peer_shut()); }
   bool has_error() const;
   int take_error(int otherwise);
   bool can_read() const { return endpoint_->has_data() || !readable_ || endpoint_->peer_shut(); }
   bool can_write() const { return endpoint_->can_send() || !writable_ || !is_up(); }
   short state(short events);
+  Outcome<void> end(std::unique_lock<std::mutex>& lock, int how);
   void reset();
   Outcome<void> check_open(std::unique_lock<std::mutex>& lock, bool may_wait, int flags);
   Outcome<void> send_rest_of_map(std::unique_lock<std::mutex>& lock, bool may_wait);

@@ -132,7 +132,7 @@ void Endpoint::copy_out(std::uint32_t at, std::size_t bytes, Cursor& to) const {
 }
 
 std::size_t Endpoint::receive(Cursor& to) {
-  consume(mark_.hole());
+  if (to.left() > 0) consume(mark_.hole());
   const auto bytes = std::min({to.left(), unread_, static_cast<std::size_t>(mark_.bytes_before())});
   copy_out(receive_at_, bytes, to);
   consume(bytes);

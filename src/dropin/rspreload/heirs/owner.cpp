@@ -53,11 +53,12 @@ class Owner {
   }
 
   void on_fork();
-  void keep(int fd);
+  bool leave(int fd);
   bool share(int fd);
   void end();
 
   void serve();
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   Forks forks;
 
@@ -199,13 +200,14 @@ void Owner::replace_numbers(const Source& source, Served& served) {
   served.relay->source().hand_over();
 }
 
-void Owner::keep(int fd) {
+bool Owner::leave(int fd) {
   const std::lock_guard lock(mutex_);
+  if (!replace_kind(fd, Kind::rsocket, Kind::other)) return false;
   take_new_lines();
   const std::uint32_t serial = serial_of(fd);
-  if (!may_be_inherited(serial)) return;
-  const int number = own_number_of(fd);
+  const int number = may_be_inherited(serial) ? own_number_of(fd) : -1;
   if (number >= 0) kept_.push_back({.serial = serial, .number = number});
+  return true;
 }
 
 bool Owner::share(int fd) {
@@ -373,9 +375,14 @@ void await_forks() {
 
 }  // namespace
 
-void keep_for_heirs(int fd) {
+NumbersStay::NumbersStay() {
+  if (the_owner != nullptr) lock_ = the_owner.load()->lock();
+}
+
+bool leave_to_heirs(int fd) {
   const Inside mark;
-  if (the_owner != nullptr) the_owner.load()->keep(fd);
+  return the_owner != nullptr ? the_owner.load()->leave(fd)
+                              : replace_kind(fd, Kind::rsocket, Kind::other);
 }
 
 bool share(int fd) {
