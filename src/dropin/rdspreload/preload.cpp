@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/os/passed_descriptors.h"
 #include "base/time.h"
 #include "dropin/rdspreload/fd_table.h"
 #include "dropin/rdspreload/granted_memory.h"
@@ -186,15 +187,9 @@ ssize_t receive_message(int fd, msghdr& message, int flags) {
 /// Descriptors that came from another process may be RDS sockets.
 void find_received(const msghdr& message) {
   if (broker_path().empty()) return;
-  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
-       one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
-    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= one->cmsg_len; at += sizeof(int)) {
-      int fd = -1;
-      std::memcpy(&fd, reinterpret_cast<const char*>(one) + at, sizeof fd);
-      if (local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
-    }
-  }
+  for_each_descriptor(message, [](int fd) {
+    if (local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
+  });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/os/passed_descriptors.h"
 
 namespace verbatim::offload::driver {
