@@ -201,8 +201,6 @@ using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
 
 extern "C" {
 
-[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
-
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
   return is_rds(fd) ? send_message(fd, *message, flags) : plain(fd, message, flags);
@@ -279,24 +277,6 @@ EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
   if (count < 0 || count > IOV_MAX) return fail(EINVAL);
   msghdr message = message_of(pieces, count);
   return receive_message(fd, message, 0);
-}
-
-// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
-
-EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
-  if (size > room) __chk_fail();
-  return read(fd, buffer, size);
-}
-
-EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
-  if (size > room) __chk_fail();
-  return recv(fd, buffer, size, flags);
-}
-
-EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
-                              sockaddr* address, socklen_t* length) {
-  if (size > room) __chk_fail();
-  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"
