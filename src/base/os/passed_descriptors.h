@@ -48,23 +48,31 @@ class PassedDescriptors {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kPassedDescriptorsMax * sizeof(int))> bytes_;
 };
 
-/// Calls `use(fd)` for each descriptor beside a message: one that has come, or one that a program
-/// wants to send, of whose control data nothing is certain.
+/// Calls `use(cmsghdr&)` for each piece of control data that lies whole in the message: one that
+/// has come, or one that a program wants to send, of which nothing is certain.
 template <typename Use>
-void for_each_descriptor(const msghdr& message, Use use) {
+void for_each_control(const msghdr& message, Use use) {
   auto* const whole = const_cast<msghdr*>(&message);  // CMSG_NXTHDR only reads it.
   const auto* const end =
       static_cast<const std::byte*>(message.msg_control) + message.msg_controllen;
   for (cmsghdr* one = CMSG_FIRSTHDR(whole); one != nullptr; one = CMSG_NXTHDR(whole, one)) {
     const auto room = static_cast<std::size_t>(end - reinterpret_cast<const std::byte*>(one));
     if (one->cmsg_len < CMSG_LEN(0) || one->cmsg_len > room) return;
-    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= one->cmsg_len; at += sizeof(int)) {
+    use(*one);
+  }
+}
+
+/// Calls `use(fd)` for each descriptor beside a message, as above.
+template <typename Use>
+void for_each_descriptor(const msghdr& message, Use use) {
+  for_each_control(message, [&](cmsghdr& one) {
+    if (one.cmsg_level != SOL_SOCKET || one.cmsg_type != SCM_RIGHTS) return;
+    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= one.cmsg_len; at += sizeof(int)) {
       int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(one) + at, sizeof fd);
+      std::memcpy(&fd, CMSG_DATA(&one) + at, sizeof fd);
       use(fd);
     }
-  }
+  });
 }
 
 /// Moves the descriptors beside a received message into `descriptors`, and closes those that have
