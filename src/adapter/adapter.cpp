@@ -127,7 +127,9 @@ void Adapter::abandon_in_child() {
 
 Result<std::unique_ptr<CompletionQueue>> Adapter::create_completion_queue(
     const CompletionQueueOptions& options) {
-  return CompletionQueue::create(*arena_, options);
+  CompletionQueueOptions attended = options;
+  attended.attention = &progress_->attention();
+  return CompletionQueue::create(*arena_, attended);
 }
 
 bool Adapter::await_completions(CompletionQueue& queue) {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "base/os/passed_descriptors.h"
 
 namespace verbatim::service {
 namespace {
@@ -23,40 +24,10 @@ struct Header {
   std::uint16_t type = 0;
 };
 
-using Control = std::array<char, CMSG_SPACE(Channel::kDescriptorsMax * sizeof(int))>;
-
-/// One message by sendmsg. Returns errno, or 0.
+/// Returns errno, or 0.
 int send_now(int fd, ByteSpan bytes, std::span<const int> descriptors, int flags) {
-  alignas(cmsghdr) Control control{};
-  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-  }
-  while (sendmsg(fd, &message, flags | MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
-}
-
-void take_descriptors(msghdr& message, std::vector<UniqueFd>& out) {
-  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
-    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(one) + i * sizeof fd, sizeof fd);
-      out.emplace_back(fd);
-    }
-  }
+  const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return send_message(fd, {&piece, 1}, descriptors, flags) ? 0 : errno;
 }
 
 std::vector<int> numbers_of(std::span<const UniqueFd> descriptors) {
@@ -68,27 +39,20 @@ std::vector<int> numbers_of(std::span<const UniqueFd> descriptors) {
 }  // namespace
 
 Result<Incoming> Channel::receive(int flags) {
-  alignas(cmsghdr) Control control;
-  Incoming incoming{.bytes = std::vector<std::byte>(kBytesMax)};
-  iovec piece{incoming.bytes.data(), incoming.bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t length = 0;
-  while ((length = recvmsg(fd_.get(), &message, flags | MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno != EINTR) return refuse_errno("receiving");
-  }
-  take_descriptors(message, incoming.descriptors);
-  if (length == 0) return refuse(ECONNRESET, "the other side has closed the connection");
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+  Incoming incoming{.bytes = std::vector<std::byte>(kBytesMax),
+                    .descriptors = std::vector<UniqueFd>(kDescriptorsMax)};
+  const iovec piece{incoming.bytes.data(), incoming.bytes.size()};
+  const auto message = receive_message(fd_.get(), {&piece, 1}, incoming.descriptors, flags);
+  if (!message && errno == EMFILE) {
     return refuse(EMFILE, "this process has no room for a message's descriptors");
   }
+  if (!message) return refuse_errno("receiving");
+  if (message->bytes == 0) return refuse(ECONNRESET, "the other side has closed the connection");
   Header header;
-  if ((message.msg_flags & MSG_TRUNC) != 0 || static_cast<std::size_t>(length) < sizeof header) {
-    return refuse(EPROTO, fmt::format("a message of {} bytes is none of ours", length));
+  if (message->is_cut || message->bytes < sizeof header) {
+    return refuse(EPROTO, fmt::format("a message of {} bytes is none of ours", message->bytes));
   }
+  incoming.descriptors.resize(message->descriptors);
   std::memcpy(&header, incoming.bytes.data(), sizeof header);
   if (header.magic != protocol_.magic) return refuse(EPROTO, "a message of another protocol");
   if (header.version != protocol_.version) {
@@ -97,7 +61,7 @@ Result<Incoming> Channel::receive(int flags) {
                                                header.version, protocol_.version));
   }
   incoming.type = header.type;
-  incoming.bytes.resize(static_cast<std::size_t>(length));
+  incoming.bytes.resize(message->bytes);
   incoming.bytes.erase(incoming.bytes.begin(), incoming.bytes.begin() + sizeof header);
   return incoming;
 }

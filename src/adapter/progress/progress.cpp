@@ -12,7 +12,6 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "adapter/progress/attention.h"
 #include "base/log.h"
 #include "base/os/thread.h"
 
@@ -106,7 +105,6 @@ Result<std::unique_ptr<Progress>> Progress::create(const Tasks& tasks, ProgressO
     if (auto watched = progress->watch(epoll, fd); !watched)
       return std::unexpected(watched.error());
   }
-  Attention::set_descriptor(full);
   auto thread = start_thread("verbatim", [self = progress.get()] { self->run(); });
   if (!thread) return std::unexpected(thread.error());
   progress->thread_ = std::move(*thread);
@@ -163,7 +161,7 @@ TimeNs Progress::last_use(TimeNs now) const {
 }
 
 bool Progress::program_polls(TimeNs now) const {
-  if (Attention::is_given()) return false;
+  if (attention_.is_given()) return false;
   return elapsed(last_use(now), now) < kPollingGrace &&
          elapsed(last_poll_.load(std::memory_order_relaxed), now) < kPostingGrace &&
          elapsed(last_event_use_.load(std::memory_order_relaxed), now) > kEventGrace &&
@@ -220,7 +218,7 @@ void Progress::run() {
       // the posting thread sees `polled_by_program_` false and sends itself.
       if (has_outputs_.load(std::memory_order_seq_cst)) do_patiently([this] { serve(); }, 1);
     }
-    const bool is_attended = Attention::is_given();
+    const bool is_attended = attention_.is_given();
     const bool has_something = !rest && !is_attended && !begin_sleep();
     const int sleep = has_something || (polls_busily(now) && !is_attended) ? 0 : -1;
     // Only a look: what is told once (EPOLLONESHOT) is for `serve_idle_descriptors`.
@@ -316,12 +314,12 @@ void Progress::finish_turn() {
 
 void Progress::serve_events() {
   constexpr int kPassesMax = 4096;  // In a flood the background thread goes on.
-  for (int passes = 0; Attention::is_given(); ++passes) {
+  for (int passes = 0; attention_.is_given(); ++passes) {
     if (begin_sleep()) return;
     const std::lock_guard guard(pass_lock_);
     run_pass(monotonic_now());
     flush_outputs();
-    if (passes == kPassesMax) Attention::end();
+    if (passes == kPassesMax) attention_.end();
   }
   last_event_use_.store(monotonic_now(), std::memory_order_seq_cst);
   if (polled_by_program_.load(std::memory_order_seq_cst)) wake();

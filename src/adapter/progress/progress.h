@@ -12,6 +12,7 @@
 
 #include <sys/epoll.h>
 
+#include "adapter/progress/attention.h"
 #include "adapter/progress/task.h"
 #include "adapter/progress/timer_queue.h"
 #include "base/error.h"
@@ -69,6 +70,13 @@ class Progress {
   void finish_turn();
   /// The program will wait for an event: the background thread must run passes from now on.
   void serve_events();
+  /// The calling thread attends to what comes (`Attention`). Returns the descriptor that becomes
+  /// readable when something does.
+  int attend() {
+    attention_.begin();
+    return full_epoll_.get();
+  }
+  Attention& attention() { return attention_; }
   /// Scope object: the program is inside a verbs call, so the background thread does not take it
   /// for one that spins on memory.
   class ProgramCall {
@@ -179,6 +187,7 @@ class Progress {
   TimeNs serve_until_ = 0;
   TimeNs last_receipt_ = 0;
   std::atomic<bool> polled_by_program_{false};
+  Attention attention_;
   std::atomic<bool> stop_{false};
   std::mutex watched_lock_;  // Protects watched_. Held for a look-up only.
   // Shared with a call that has begun.

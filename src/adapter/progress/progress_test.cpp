@@ -10,8 +10,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include "adapter/progress/attention.h"
-
 namespace verbatim::adapter {
 namespace {
 
@@ -104,7 +102,7 @@ TEST_F(ProgressTest, APollAsksEachSourceOnce) {
 
 /// But the background thread serves its timers; after that it has gone round once.
 TEST_F(ProgressTest, AProgramThatAttendsReceivesAllByItself) {
-  const int descriptor = Attention::begin();
+  const int descriptor = progress->attend();
   tasks.tasks[Qpn(2)] = &task;
   progress->arm_timer(monotonic_now() + kMillisecond, Qpn(2));
   ASSERT_EQ(std::future_status::ready, task.timer.get_future().wait_for(kPatience));
@@ -120,7 +118,6 @@ TEST_F(ProgressTest, AProgramThatAttendsReceivesAllByItself) {
   }
   EXPECT_EQ(std::set{std::this_thread::get_id()}, attended.receivers);
   progress.reset();
-  Attention::end();
 }
 
 TEST_F(ProgressTest, OutputIsSentOnceHoweverOftenItWasNoted) {

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "adapter/progress/attention.h"
 #include "base/time.h"
 
 namespace verbatim::adapter {
@@ -56,6 +55,7 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(
   queue->mask_ = rounded - 1;
   queue->channel_ = options.channel;
   queue->events_ = options.events;
+  queue->attention_ = options.attention;
   queue->owner_ = options.owner;
   return queue;
 }
@@ -114,7 +114,8 @@ void CompletionQueue::notify_channel() {
   std::uint32_t expected = CompletionRing::notifying;
   const bool is_due = ring_->armed.compare_exchange_strong(expected, CompletionRing::not_armed,
                                                            std::memory_order_acq_rel);
-  if (is_due && channel_ != nullptr && !Attention::is_here()) channel_->push(this);
+  if (!is_due || channel_ == nullptr) return;
+  if (attention_ == nullptr || !attention_->is_here()) channel_->push(this);
 }
 
 std::uint64_t CompletionQueue::number_of_oldest() const {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "adapter/progress/attention.h"
 #include "adapter/queues/async_event.h"
 #include "adapter/queues/event_queue.h"
 #include "arena/arena.h"
@@ -41,6 +42,7 @@ struct CompletionQueueOptions {
   std::uint32_t capacity = 0;            // At least; 1 to kCompletionsMax.
   CompletionChannel* channel = nullptr;  // May be null; outlives the queue.
   AsyncEvents* events = nullptr;         // For its error event; may be null; outlives the queue.
+  const Attention* attention = nullptr;  // As `events`.
   void* owner = nullptr;                 // The drop-in's object.
   bool timestamps = false;               // Entries have the time of their arrival.
   bool ignores_overrun = false;          // A full queue drops its oldest entry instead of failing.
@@ -168,6 +170,7 @@ class CompletionQueue {
   std::vector<std::uint64_t> moved_;
   CompletionChannel* channel_ = nullptr;
   AsyncEvents* events_ = nullptr;
+  const Attention* attention_ = nullptr;
   void* owner_ = nullptr;
   std::mutex events_lock_;
   std::condition_variable events_acknowledged_;

@@ -4,7 +4,7 @@
 
 #include <sys/socket.h>
 
-#include "agent/protocol/descriptors.h"
+#include "base/os/passed_descriptors.h"
 
 namespace verbatim::agent {
 namespace {
@@ -42,45 +42,26 @@ Result<void> Incoming::check(MessageType wanted, std::size_t size) const {
 Result<Incoming> receive(int fd, int flags) {
   Incoming incoming;
   incoming.bytes.resize(kMessageBytesMax);
-  ControlBuffer control;
-  iovec piece{incoming.bytes.data(), incoming.bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  control.receive_into(message);
-  ssize_t length;
-  do {
-    length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
-  } while (length < 0 && errno == EINTR);
-  if (length < 0) return refuse_errno("cannot receive");
-  if (length == 0) return refuse(kClosed, "the other side is gone");
-  incoming.descriptors = take_descriptors(message);
-  incoming.bytes.resize(static_cast<std::size_t>(length));
-  if ((message.msg_flags & MSG_TRUNC) != 0) {
-    return refuse(EPROTO, "a message with more bytes than any has");
-  }
-  // There is room for as many descriptors as the kernel passes.
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+  incoming.descriptors.resize(kPassedDescriptorsMax);
+  const iovec piece{incoming.bytes.data(), incoming.bytes.size()};
+  const auto message = receive_message(fd, {&piece, 1}, incoming.descriptors, flags);
+  if (!message && errno == EMFILE) {
     return refuse(EMFILE,
                   "no descriptor is left in this process (ulimit -n) for those that came "
                   "with a message");
   }
+  if (!message) return refuse_errno("cannot receive");
+  if (message->bytes == 0) return refuse(kClosed, "the other side is gone");
+  if (message->is_cut) return refuse(EPROTO, "a message with more bytes than any has");
+  incoming.bytes.resize(message->bytes);
+  incoming.descriptors.resize(message->descriptors);
   return incoming;
 }
 
 Result<void> send_bytes(int fd, std::span<const std::byte> bytes, std::span<const int> descriptors,
                         int flags) {
-  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  ControlBuffer control;
-  control.put(message, descriptors);
-  ssize_t length;
-  do {
-    length = sendmsg(fd, &message, flags | MSG_NOSIGNAL);
-  } while (length < 0 && errno == EINTR);
-  if (length < 0) return refuse_errno("cannot send");
+  const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  if (!send_message(fd, {&piece, 1}, descriptors, flags)) return refuse_errno("cannot send");
   return {};
 }
 

@@ -5,13 +5,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "agent/protocol/descriptors.h"
 #include "agent/protocol/protocol.h"
+#include "base/os/passed_descriptors.h"
 
 namespace verbatim::agent {
 namespace {
 
-static_assert(ReceiveSockets::kSlotsPerChunk * kAddressesMax <= kDescriptorsMax);
+static_assert(ReceiveSockets::kSlotsPerChunk * kAddressesMax <= kPassedDescriptorsMax);
 
 struct DescriptorStoreHeader {
   static constexpr std::uint32_t kMagic = 0x56724b73;  // "VrKs"
@@ -31,23 +31,18 @@ struct ChunkRecord {
 /// because a stream ends a read after a message with descriptors. Returns false at the end of the
 /// queue.
 Result<bool> peek(int in, std::span<std::byte> bytes, std::vector<UniqueFd>& descriptors) {
-  ControlBuffer control;
-  iovec piece{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  control.receive_into(message);
-  const ssize_t length = recvmsg(in, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (length == 0 || (length < 0 && errno == EAGAIN)) return false;
-  if (length < 0) return refuse_errno("cannot look into the descriptor store");
-  descriptors = take_descriptors(message);
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+  descriptors.resize(kPassedDescriptorsMax);
+  const iovec piece{bytes.data(), bytes.size()};
+  const auto message = receive_message(in, {&piece, 1}, descriptors, MSG_PEEK | MSG_DONTWAIT);
+  if (!message && errno == EAGAIN) return false;
+  if (!message && errno == EMFILE) {
     return refuse(EMFILE,
                   "no descriptor is left in this process (ulimit -n) for the descriptor store's");
   }
-  if (static_cast<std::size_t>(length) != bytes.size()) {
-    return refuse(EPROTO, "the descriptor store is cut off");
-  }
+  if (!message) return refuse_errno("cannot look into the descriptor store");
+  if (message->bytes == 0) return false;
+  descriptors.resize(message->descriptors);
+  if (message->bytes != bytes.size()) return refuse(EPROTO, "the descriptor store is cut off");
   return true;
 }
 
@@ -81,7 +76,8 @@ Result<std::optional<SocketChunk>> peek_chunk(int in, std::size_t address_count)
   SocketChunk chunk{.first_slot = record.first_slot, .new_address = {}, .slots = {}};
   if (record.is_of_new_address != 0) chunk.new_address = from_record(record.new_address);
   const std::size_t sockets = chunk.new_address ? 1 : address_count;
-  if (record.slot_count > kDescriptorsMax || record.slot_count * sockets != descriptors.size()) {
+  if (record.slot_count > kPassedDescriptorsMax ||
+      record.slot_count * sockets != descriptors.size()) {
     return refuse(EPROTO, "a chunk of the descriptor store without all its sockets");
   }
   chunk.slots.resize(record.slot_count);

@@ -8,8 +8,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "agent/protocol/descriptors.h"
 #include "agent/protocol/node.h"
+#include "base/os/passed_descriptors.h"
 #include "link/ethernet/roce_v1_socket.h"
 
 namespace verbatim::agent {
@@ -152,10 +152,10 @@ Result<SocketChunk> ReceiveSockets::make_chunk() const {
 }
 
 Result<SocketChunk> ReceiveSockets::make_chunk_of(const SocketAddress& new_address) const {
-  if (slot_count() > kDescriptorsMax) {
+  if (slot_count() > kPassedDescriptorsMax) {
     return refuse(ENOSPC, fmt::format("a node with room for {} programs gets no further address "
                                       "(above {})",
-                                      slot_count(), kDescriptorsMax));
+                                      slot_count(), kPassedDescriptorsMax));
   }
   auto chunk = open(0, slot_count(), std::span(&new_address, 1));
   if (chunk) chunk->new_address = new_address;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cancellation/cancellation_point.h"
+#include "base/os/passed_descriptors.h"
 #include "dropin/ibumad/host.h"
 #include "dropin/ibumad/umad.h"
 #include "dropin/ibverbs/refusal.h"
@@ -67,24 +68,13 @@ void put_header(ib_user_mad& out, const protocol::MadRecord& record) {
   out.addr = from_record(record.address);
 }
 
-/// recvmsg into a head and a body. A descriptor that comes beside it is owned by `descriptor`.
+/// Into a head and a body. A descriptor that comes beside it is owned by `descriptor`. Returns -1
+/// and sets errno if there is no message.
 ssize_t receive(int fd, protocol::ReceivedMad& head, std::span<std::byte> body, int flags,
                 UniqueFd& descriptor) {
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
-  std::array<iovec, 2> pieces{iovec{&head, sizeof head}, iovec{body.data(), body.size()}};
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t length = recvmsg(fd, &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  const cmsghdr* const header = length < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(header), sizeof received);
-    descriptor.reset(received);
-  }
-  return length;
+  const std::array<iovec, 2> pieces{iovec{&head, sizeof head}, iovec{body.data(), body.size()}};
+  const auto got = receive_message(fd, pieces, {&descriptor, 1}, flags | MSG_DONTWAIT);
+  return got ? static_cast<ssize_t>(got->bytes) : -1;
 }
 
 int fail(int code) {

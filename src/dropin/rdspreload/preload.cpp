@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/os/passed_descriptors.h"
 #include "base/time.h"
 #include "dropin/rdspreload/fd_table.h"
 #include "dropin/rdspreload/granted_memory.h"
@@ -186,15 +187,9 @@ ssize_t receive_message(int fd, msghdr& message, int flags) {
 /// Descriptors that came from another process may be RDS sockets.
 void find_received(const msghdr& message) {
   if (broker_path().empty()) return;
-  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
-       one = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(one))) {
-    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= one->cmsg_len; at += sizeof(int)) {
-      int fd = -1;
-      std::memcpy(&fd, reinterpret_cast<const char*>(one) + at, sizeof fd);
-      if (local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
-    }
-  }
+  for_each_descriptor(message, [](int fd) {
+    if (local::is_socket(fd, broker_path())) set_known(fd, kIsRds);
+  });
 }
 
 }  // namespace
@@ -205,8 +200,6 @@ using namespace verbatim::rdspreload;  // NOLINT: a file of entry points.
 #define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
-
-[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
 
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const plain = VERBATIM_NEXT(sendmsg);
@@ -284,24 +277,6 @@ EXPORT ssize_t readv(int fd, const iovec* pieces, int count) {
   if (count < 0 || count > IOV_MAX) return fail(EINVAL);
   msghdr message = message_of(pieces, count);
   return receive_message(fd, message, 0);
-}
-
-// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
-
-EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
-  if (size > room) __chk_fail();
-  return read(fd, buffer, size);
-}
-
-EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
-  if (size > room) __chk_fail();
-  return recv(fd, buffer, size, flags);
-}
-
-EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
-                              sockaddr* address, socklen_t* length) {
-  if (size > room) __chk_fail();
-  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"

@@ -27,15 +27,6 @@ EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigse
   return plain(fds, count, timeout, signals);
 }
 
-EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t) {
-  return poll(fds, count, timeout);
-}
-
-EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals,
-                       size_t) {
-  return ppoll(fds, count, timeout, signals);
-}
-
 EXPORT int select(int end, fd_set* reads, fd_set* writes, fd_set* others, timeval* timeout) {
   static auto* const plain = VERBATIM_NEXT(select);
   const Waiting waiting;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "base/os/passed_descriptors.h"
 #include "dropin/rspreload/environment.h"
 #include "dropin/rspreload/heirs/heir.h"
 #include "dropin/rspreload/heirs/owner.h"
@@ -72,21 +73,6 @@ ino_t inode_of(int fd) {
   closedir(folder);
 }
 
-/// Calls `use(fd)` for each descriptor in the message.
-template <typename Use>
-void for_each_number(const msghdr& message, Use use) {
-  auto* const whole = const_cast<msghdr*>(&message);
-  for (cmsghdr* each = CMSG_FIRSTHDR(whole); each != nullptr; each = CMSG_NXTHDR(whole, each)) {
-    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(each) + i * sizeof fd, sizeof fd);
-      use(fd);
-    }
-  }
-}
-
 }  // namespace
 
 void mark_listening(int fd) { mark(fd, kAcceptingSide); }
@@ -101,12 +87,12 @@ void become_active(int fd) {
 
 void receive_numbers(const msghdr& message) {
   if (message.msg_controllen == 0 || !starts_as_tcp(SOCK_STREAM, 0)) return;
-  for_each_number(message, enter);
+  for_each_descriptor(message, enter);
 }
 
 bool may_send_numbers(const msghdr& message) {
   bool may = true;
-  for_each_number(message, [&may](int fd) {
+  for_each_descriptor(message, [&may](int fd) {
     adopt_if_inherited(fd);
     const Kind kind = kind_of(fd);
     if (kind == Kind::rsocket && share(fd)) return;

@@ -33,8 +33,6 @@ using namespace verbatim::rspreload;  // NOLINT: a file of entry points.
 
 extern "C" {
 
-[[noreturn]] void __chk_fail();  // libc's: called when a buffer would be overrun.
-
 EXPORT ssize_t recv(int fd, void* buffer, size_t size, int flags) {
   static auto* const plain = VERBATIM_NEXT(recv);
   if (!settle(fd, flags)) return -1;
@@ -146,24 +144,6 @@ EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t count) {
 
 EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) {
   return sendfile(out, in, offset, count);
-}
-
-// Variants with buffer size checks, for programs built with _FORTIFY_SOURCE.
-
-EXPORT ssize_t __read_chk(int fd, void* buffer, size_t size, size_t room) {
-  if (size > room) __chk_fail();
-  return read(fd, buffer, size);
-}
-
-EXPORT ssize_t __recv_chk(int fd, void* buffer, size_t size, size_t room, int flags) {
-  if (size > room) __chk_fail();
-  return recv(fd, buffer, size, flags);
-}
-
-EXPORT ssize_t __recvfrom_chk(int fd, void* buffer, size_t size, size_t room, int flags,
-                              sockaddr* address, socklen_t* length) {
-  if (size > room) __chk_fail();
-  return recvfrom(fd, buffer, size, flags, address, length);
 }
 
 }  // extern "C"

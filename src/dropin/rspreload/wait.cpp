@@ -175,10 +175,6 @@ EXPORT int poll(pollfd* fds, nfds_t count, int timeout) {
   return ready > 0 && has_stale(fds, count) ? poll(fds, count, timeout) : ready;
 }
 
-EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout, size_t) {
-  return poll(fds, count, timeout);
-}
-
 EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals) {
   static auto* const plain = VERBATIM_NEXT(ppoll);
   if (way_of(fds, count) == Way::libc) return plain(fds, count, timeout, signals);
@@ -188,11 +184,6 @@ EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigse
           : static_cast<int>(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999'999) / 1'000'000);
   const Mask mask(signals);
   return poll(fds, count, milliseconds);
-}
-
-EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* signals,
-                       size_t) {
-  return ppoll(fds, count, timeout, signals);
 }
 
 EXPORT int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/os/passed_descriptors.h"
 #include "dropin/view/device.h"
 #include "dropin/view/initiator.h"
 #include "dropin/view/next.h"
@@ -192,19 +193,29 @@ VERBATIM_EXPORT int dup3(int fd, int to, int flags) {
 VERBATIM_FCNTL(fcntl)
 VERBATIM_FCNTL(fcntl64)
 
-#define VERBATIM_FSTAT(NAME, INFO)                                    \
-  VERBATIM_EXPORT int NAME(int fd, INFO* info) {                      \
-    VERBATIM_NEXT(call, #NAME, int(int, INFO*));                      \
-    const int result = call(fd, info);                                \
-    mode_t mode = info->st_mode;                                      \
-    if (result == 0) {                                                \
-      verbatim::view::mark_device(verbatim::view::kind_of(fd), mode); \
-      info->st_mode = mode;                                           \
-    }                                                                 \
-    return result;                                                    \
-  }
-VERBATIM_FSTAT(fstat, struct stat)
-VERBATIM_FSTAT(fstat64, struct stat64)
+namespace {
+
+template <typename Info, typename Call>
+int marked_fstat(Call call, int fd, Info* info) {
+  const int result = call(fd, info);
+  if (result != 0) return result;
+  mode_t mode = info->st_mode;
+  verbatim::view::mark_device(verbatim::view::kind_of(fd), mode);
+  info->st_mode = mode;
+  return result;
+}
+
+}  // namespace
+
+VERBATIM_EXPORT int fstat(int fd, struct stat* info) {
+  VERBATIM_NEXT(call, "fstat", int(int, struct stat*));
+  return marked_fstat(call, fd, info);
+}
+
+VERBATIM_EXPORT int fstat64(int fd, struct stat64* info) {
+  VERBATIM_NEXT(call, "fstat64", int(int, struct stat64*));
+  return marked_fstat(call, fd, info);
+}
 
 VERBATIM_EXPORT int ioctl(int fd, unsigned long request, ...) {
   va_list arguments;
@@ -234,14 +245,16 @@ VERBATIM_EXPORT uid_t geteuid() {
 VERBATIM_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   VERBATIM_NEXT(call, "sendmsg", ssize_t(int, const msghdr*, int));
   if (acts_as_root() && message != nullptr && message->msg_control != nullptr) {
-    auto* const changed = const_cast<msghdr*>(message);
-    for (cmsghdr* at = CMSG_FIRSTHDR(changed); at != nullptr; at = CMSG_NXTHDR(changed, at)) {
-      if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS) continue;
+    verbatim::for_each_control(*message, [](cmsghdr& one) {
       ucred credentials{};
-      std::memcpy(&credentials, CMSG_DATA(at), sizeof credentials);
+      if (one.cmsg_level != SOL_SOCKET || one.cmsg_type != SCM_CREDENTIALS ||
+          one.cmsg_len < CMSG_LEN(sizeof credentials)) {
+        return;
+      }
+      std::memcpy(&credentials, CMSG_DATA(&one), sizeof credentials);
       credentials.uid = static_cast<uid_t>(syscall(SYS_geteuid));
-      std::memcpy(CMSG_DATA(at), &credentials, sizeof credentials);
-    }
+      std::memcpy(CMSG_DATA(&one), &credentials, sizeof credentials);
+    });
   }
   return call(fd, message, flags);
 }

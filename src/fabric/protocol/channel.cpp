@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/os/passed_descriptors.h"
+
 namespace verbatim::fabric::protocol {
 namespace {
 
@@ -17,48 +19,22 @@ iovec piece_of(ByteSpan bytes) {
 }  // namespace
 
 Result<Incoming> Receiver::receive(int fd, int flags) {
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
-  iovec piece{buffer_.data(), buffer_.size()};
-  // CMSG_SPACE would be room for two descriptors, and the second one would stay open.
-  msghdr message{.msg_iov = &piece,
-                 .msg_iovlen = 1,
-                 .msg_control = control.data(),
-                 .msg_controllen = CMSG_LEN(sizeof(int))};
-  ssize_t length = 0;
-  do {
-    length = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
-  } while (length < 0 && errno == EINTR);
-  if (length < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0) {
+  const iovec piece{buffer_.data(), buffer_.size()};
+  UniqueFd descriptor;
+  const auto message = receive_message(fd, {&piece, 1}, {&descriptor, 1}, flags);
+  if (!message && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0) {
     return refuse(ETIMEDOUT, "the fabric's daemon does not answer");
   }
-  if (length < 0) return refuse_errno("receiving from the fabric");
-  Incoming incoming{ByteSpan(buffer_).first(static_cast<std::size_t>(length)), UniqueFd()};
-  for (auto* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(header), sizeof received);
-    incoming.descriptor.reset(received);
-  }
-  if (length == 0) return refuse(kClosed, "the fabric's daemon has closed the connection");
-  if ((message.msg_flags & MSG_TRUNC) != 0) return refuse(EMSGSIZE, "a message is too long");
-  return incoming;
+  if (!message) return refuse_errno("receiving from the fabric");
+  if (message->bytes == 0) return refuse(kClosed, "the fabric's daemon has closed the connection");
+  if (message->is_cut) return refuse(EMSGSIZE, "a message is too long");
+  return Incoming{ByteSpan(buffer_).first(message->bytes), std::move(descriptor)};
 }
 
 Result<void> send_bytes(int fd, ByteSpan head, ByteSpan rest, int descriptor, int flags) {
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-  std::array<iovec, 2> pieces{piece_of(head), piece_of(rest)};
-  msghdr message{.msg_iov = pieces.data(), .msg_iovlen = rest.empty() ? 1u : 2u};
-  if (descriptor >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  }
-  while (sendmsg(fd, &message, flags | MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return refuse_errno("sending to the fabric");
+  const std::array<iovec, 2> pieces{piece_of(head), piece_of(rest)};
+  if (!send_message(fd, pieces, {&descriptor, descriptor < 0 ? 0u : 1u}, flags)) {
+    return refuse_errno("sending to the fabric");
   }
   return {};
 }

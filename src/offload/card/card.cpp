@@ -264,7 +264,7 @@ void Card::on_time(TimeNs now) {
   }
   expel_cutters();
   if (driver_ == nullptr) return;
-  for (std::uint16_t p = 0; p < ports_.size(); ++p) driver_->publish(p, ports_[p].counters);
+  for (std::uint16_t p = 0; p < port_count(); ++p) driver_->publish(p, ports_[p].counters);
   if (!kernel_ && driver_->memory().was_cut()) expel_driver();
 }
 
@@ -276,7 +276,7 @@ std::size_t Card::work() {
     taken +=
         driver_->take_commands([this](const vnic_command& command) { return execute(command); });
   }
-  for (std::uint16_t p = 0; p < ports_.size(); ++p) {
+  for (std::uint16_t p = 0; p < port_count(); ++p) {
     if (ports_[p].is_ready) done += serve_port(p);
     if (ports_[p].rings() != nullptr) ports_[p].is_ready = true;  // Its clients need not ring.
     if (driver_ == nullptr) continue;
@@ -296,7 +296,7 @@ int Card::execute(const vnic_command& command) {
   const vnic_rule& rule = command.rule;
   switch (command.operation) {
     case VNIC_INSERT: {
-      auto checked = rule_of(rule, static_cast<std::uint16_t>(ports_.size()));
+      auto checked = rule_of(rule, port_count());
       if (!checked) return -checked.error().code;
       const auto inserted = switch_->insert(std::move(*checked));
       return inserted ? 0 : -inserted.error().code;

@@ -106,6 +106,7 @@ class Card final : private service::Source {
   int execute_on_port(const vnic_command& command);
   int set_meter(const vnic_meter& meter);
   int set_link(std::uint16_t port, bool is_up);
+  std::uint16_t port_count() const { return static_cast<std::uint16_t>(ports_.size()); }
   std::size_t serve_port(std::uint16_t port);
   void handle(const Arrival& arrival, const Verdict& verdict, MutableByteSpan frame,
               const FrameNote& note);

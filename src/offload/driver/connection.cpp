@@ -14,6 +14,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/os/passed_descriptors.h"
+
 namespace verbatim::offload::driver {
 namespace {
 
@@ -32,51 +35,24 @@ struct Message {
   std::array<UniqueFd, 2> files;
 };
 
-Result<void> send(int socket, std::uint16_t type, const void* rest, std::size_t size, int file) {
+Result<void> send(int socket, std::uint16_t type, ByteSpan rest, std::span<const int> files = {}) {
   vnic_message header{VNIC_MAGIC, VNIC_VERSION, type};
-  iovec parts[] = {{&header, sizeof header}, {const_cast<void*>(rest), size}};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> beside{};
-  msghdr message{.msg_iov = parts, .msg_iovlen = size == 0 ? 1u : 2u};
-  if (file >= 0) {
-    message.msg_control = beside.data();
-    message.msg_controllen = beside.size();
-    cmsghdr* const control = CMSG_FIRSTHDR(&message);
-    *control = {
-        .cmsg_len = CMSG_LEN(sizeof file), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    std::memcpy(CMSG_DATA(control), &file, sizeof file);
-  }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return refuse_errno("card");
+  const std::array<iovec, 2> pieces{iovec{&header, sizeof header},
+                                    iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
+  if (!send_message(socket, pieces, files)) return refuse_errno("card");
   return {};
-}
-
-void take_files(msghdr& message, Message& into) {
-  std::size_t count = 0;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
-      int file = -1;
-      std::memcpy(&file, CMSG_DATA(c) + at, sizeof file);
-      UniqueFd owned(file);
-      if (count < into.files.size()) into.files[count++] = std::move(owned);
-    }
-  }
 }
 
 /// Receives the answer of type `wanted`; a refusal becomes the error that it says.
 Result<Message> receive(int socket, std::uint16_t wanted) {
   Message got;
-  iovec parts[] = {{&got.header, sizeof got.header}, {got.rest.data(), got.rest.size()}};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> beside{};
-  msghdr message{.msg_iov = parts,
-                 .msg_iovlen = 2,
-                 .msg_control = beside.data(),
-                 .msg_controllen = beside.size()};
-  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (size < 0) return refuse_errno("card");
-  take_files(message, got);
-  if (size < static_cast<ssize_t>(sizeof got.header)) return refuse(ECONNRESET, "card: it ended");
+  const std::array<iovec, 2> pieces{iovec{&got.header, sizeof got.header},
+                                    iovec{got.rest.data(), got.rest.size()}};
+  const auto message = receive_message(socket, pieces, got.files);
+  if (!message) return refuse_errno("card");
+  if (message->bytes < sizeof got.header) return refuse(ECONNRESET, "card: it ended");
   if (got.header.magic != VNIC_MAGIC) return refuse(EPROTO, "card: no card answers there");
-  got.size = static_cast<std::size_t>(size) - sizeof got.header;
+  got.size = message->bytes - sizeof got.header;
   if (got.header.type == VNIC_REFUSAL && got.size >= sizeof(std::int32_t)) {
     std::int32_t code = 0;
     std::memcpy(&code, got.rest.data(), sizeof code);
@@ -135,7 +111,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& path) {
 }
 
 Result<void> Connection::greet() {
-  if (auto sent = send(socket_.get(), VNIC_HELLO, nullptr, 0, -1); !sent) return sent;
+  if (auto sent = send(socket_.get(), VNIC_HELLO, {}); !sent) return sent;
   auto answer = receive(socket_.get(), VNIC_WELCOME);
   if (!answer) return std::unexpected(answer.error());
   if (answer->size != sizeof welcome_ || !answer->files[1]) return refuse(EPROTO, "card: welcome");
@@ -161,7 +137,8 @@ Result<void> Connection::register_memory() {
     const std::pair known{piece.address, piece.length};
     if (std::ranges::find(registered_, known) != registered_.end()) continue;
     const vnic_memory memory{piece.address, piece.length, piece.offset};
-    auto sent = send(socket_.get(), VNIC_MEMORY, &memory, sizeof memory, piece.file);
+    auto sent =
+        send(socket_.get(), VNIC_MEMORY, std::as_bytes(std::span(&memory, 1)), {&piece.file, 1});
     if (!sent) return sent;
     if (auto answer = receive(socket_.get(), VNIC_REGISTERED); !answer) {
       return std::unexpected(answer.error());

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/os/passed_descriptors.h"
+
 namespace verbatim::offload {
 namespace {
 
@@ -23,54 +25,23 @@ struct Answer {
   std::array<UniqueFd, 2> files;
 };
 
-Result<void> tell(int socket, std::uint16_t type, ByteSpan rest, int file) {
+Result<void> tell(int socket, std::uint16_t type, ByteSpan rest, std::span<const int> files = {}) {
   vnic_message header{VNIC_MAGIC, VNIC_VERSION, type};
-  iovec parts[] = {{&header, sizeof header}, {const_cast<std::byte*>(rest.data()), rest.size()}};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> beside{};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = std::size(parts);
-  if (file >= 0) {
-    message.msg_control = beside.data();
-    message.msg_controllen = beside.size();
-    cmsghdr* const control = CMSG_FIRSTHDR(&message);
-    control->cmsg_len = CMSG_LEN(sizeof file);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type = SCM_RIGHTS;
-    std::memcpy(CMSG_DATA(control), &file, sizeof file);
-  }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return refuse_errno("card");
+  const std::array<iovec, 2> pieces{iovec{&header, sizeof header},
+                                    iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
+  if (!send_message(socket, pieces, files)) return refuse_errno("card");
   return {};
-}
-
-void take_files(msghdr& message, Answer& into) {
-  std::size_t count = 0;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
-      int file = -1;
-      std::memcpy(&file, CMSG_DATA(c) + at, sizeof file);
-      UniqueFd owned(file);
-      if (count < into.files.size()) into.files[count++] = std::move(owned);
-    }
-  }
 }
 
 /// The next answer; a refusal becomes the error that it says.
 Result<Answer> hear(int socket, std::uint16_t wanted) {
   Answer got;
-  iovec parts[] = {{&got.header, sizeof got.header}, {got.rest.data(), got.rest.size()}};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> beside{};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = std::size(parts);
-  message.msg_control = beside.data();
-  message.msg_controllen = beside.size();
-  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (size < 0) return refuse_errno("card");
-  take_files(message, got);
-  if (size < static_cast<ssize_t>(sizeof got.header)) return refuse(ECONNRESET, "card: it ended");
-  got.size = static_cast<std::size_t>(size) - sizeof got.header;
+  const std::array<iovec, 2> pieces{iovec{&got.header, sizeof got.header},
+                                    iovec{got.rest.data(), got.rest.size()}};
+  const auto message = receive_message(socket, pieces, got.files);
+  if (!message) return refuse_errno("card");
+  if (message->bytes < sizeof got.header) return refuse(ECONNRESET, "card: it ended");
+  got.size = message->bytes - sizeof got.header;
   if (got.header.magic != VNIC_MAGIC) return refuse(EPROTO, "card: no card answers there");
   if (got.header.type == VNIC_REFUSAL && got.size >= sizeof(std::int32_t)) {
     std::int32_t code = 0;
@@ -113,7 +84,7 @@ Result<void> FunctionClient::greet(const Wish& wish) {
                        .wants = wish.wants,
                        .qpn_range = wish.qpn_range,
                        .qpn_shift = wish.qpn_shift};
-  if (auto told = tell(fd(), VNIC_JOIN, std::as_bytes(std::span(&join, 1)), -1); !told) {
+  if (auto told = tell(fd(), VNIC_JOIN, std::as_bytes(std::span(&join, 1))); !told) {
     return told;
   }
   auto answer = hear(fd(), VNIC_JOINED);
@@ -150,7 +121,7 @@ Result<void> FunctionClient::register_memory() {
 
 Result<void> FunctionClient::give_memory(int file, std::size_t bytes) const {
   const vnic_memory piece{reinterpret_cast<std::uint64_t>(memory_), bytes, 0};
-  if (auto told = tell(fd(), VNIC_MEMORY, std::as_bytes(std::span(&piece, 1)), file); !told) {
+  if (auto told = tell(fd(), VNIC_MEMORY, std::as_bytes(std::span(&piece, 1)), {&file, 1}); !told) {
     return told;
   }
   const auto answer = hear(fd(), VNIC_REGISTERED);

@@ -10,6 +10,8 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include "base/os/passed_descriptors.h"
+
 namespace verbatim::service {
 namespace {
 
@@ -27,17 +29,8 @@ struct Held {
 };
 
 bool send_all(int connection, Held& held) {
-  iovec part{held.names.data(), held.count * sizeof(Name)};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(Descriptors))> beside{};
-  msghdr message{.msg_iov = &part, .msg_iovlen = 1};
-  message.msg_control = beside.data();
-  message.msg_controllen = CMSG_SPACE(held.count * sizeof(int));
-  cmsghdr* const control = CMSG_FIRSTHDR(&message);
-  *control = {.cmsg_len = CMSG_LEN(held.count * sizeof(int)),
-              .cmsg_level = SOL_SOCKET,
-              .cmsg_type = SCM_RIGHTS};
-  std::memcpy(CMSG_DATA(control), held.descriptors.data(), held.count * sizeof(int));
-  return sendmsg(connection, &message, MSG_NOSIGNAL) >= 0;
+  const iovec part{held.names.data(), held.count * sizeof(Name)};
+  return send_message(connection, {&part, 1}, std::span(held.descriptors).first(held.count));
 }
 
 /// Gives its descriptors to each that connects, until one says that it shall end.
@@ -111,25 +104,17 @@ Result<std::vector<Kept>> Keeper::ask(const std::string& path) {
   const auto connection = connect_to(path, kPatience);
   if (!connection) return std::unexpected(connection.error());
   Names names{};
-  iovec part{names.data(), sizeof names};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(Descriptors))> beside{};
-  msghdr message{.msg_iov = &part, .msg_iovlen = 1};
-  message.msg_control = beside.data();
-  message.msg_controllen = beside.size();
-  const ssize_t size = recvmsg(connection->get(), &message, MSG_CMSG_CLOEXEC);
-  if (size < 0) return refuse_errno("keeper");
-  std::vector<Kept> kept;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
-      const Name& name = names[std::min(kept.size(), names.size() - 1)];
-      kept.push_back({std::string(name.data(), strnlen(name.data(), kNameMax)), UniqueFd(fd)});
-    }
-  }
-  if (static_cast<std::size_t>(size) != kept.size() * sizeof(Name)) {
+  const iovec part{names.data(), sizeof names};
+  std::array<UniqueFd, kDescriptorsMax> descriptors;
+  const auto message = receive_message(connection->get(), {&part, 1}, descriptors);
+  if (!message) return refuse_errno("keeper");
+  if (message->bytes != message->descriptors * sizeof(Name)) {
     return refuse(EPROTO, "keeper: names and descriptors do not agree");
+  }
+  std::vector<Kept> kept;
+  for (std::size_t i = 0; i < message->descriptors; ++i) {
+    kept.push_back({std::string(names[i].data(), strnlen(names[i].data(), kNameMax)),
+                    std::move(descriptors[i])});
   }
   return kept;
 }

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 
 #include "base/assert.h"
+#include "base/os/passed_descriptors.h"
 
 namespace verbatim::ulp::ipoib {
 namespace {
@@ -114,27 +115,11 @@ Result<Made> make(const InterfacePlace& place) {
   return made;
 }
 
-union Ancillary {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(kDescriptors * sizeof(int))];
-};
-
 void send_report(int socket, const Report& report, const Made* made) {
-  iovec data{const_cast<Report*>(&report), sizeof report};
-  Ancillary ancillary{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  if (made != nullptr) {
-    message.msg_control = &ancillary;
-    message.msg_controllen = sizeof ancillary;
-    ancillary.header.cmsg_level = SOL_SOCKET;
-    ancillary.header.cmsg_type = SCM_RIGHTS;
-    ancillary.header.cmsg_len = CMSG_LEN(kDescriptors * sizeof(int));
-    auto* const numbers = reinterpret_cast<int*>(CMSG_DATA(&ancillary.header));
-    for (std::size_t i = 0; i < kDescriptors; ++i) numbers[i] = made->descriptors[i].get();
-  }
-  sendmsg(socket, &message, MSG_NOSIGNAL);
+  const iovec data{const_cast<Report*>(&report), sizeof report};
+  std::array<int, kDescriptors> numbers{};
+  if (made != nullptr) std::ranges::transform(made->descriptors, numbers.begin(), &UniqueFd::get);
+  send_message(socket, {&data, 1}, std::span(numbers).first(made == nullptr ? 0 : kDescriptors));
 }
 
 [[noreturn]] void be_child(int socket, const InterfacePlace& place) {
@@ -153,22 +138,15 @@ void send_report(int socket, const Report& report, const Made* made) {
 
 Result<Made> receive_report(int socket) {
   Report report;
-  iovec data{&report, sizeof report};
-  Ancillary ancillary{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = &ancillary;
-  message.msg_controllen = sizeof ancillary;
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof report)
+  const iovec data{&report, sizeof report};
+  Made made;
+  const auto message = receive_message(socket, {&data, 1}, made.descriptors);
+  if (!message && errno == EMFILE) return refuse(EMFILE, "too few descriptors for an interface");
+  if (!message || message->bytes != sizeof report)
     return refuse(EIO, "the child that makes the interface has ended");
   if (report.code != 0) return refuse(report.code, report.text);
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_len != CMSG_LEN(kDescriptors * sizeof(int)))
-    return refuse(EMFILE, "too few descriptors for an interface");
-  Made made{.index = report.index};
-  const auto* const numbers = reinterpret_cast<const int*>(CMSG_DATA(header));
-  for (std::size_t i = 0; i < kDescriptors; ++i) made.descriptors[i].reset(numbers[i]);
+  if (message->descriptors != kDescriptors) return refuse(EIO, "the child's report is incomplete");
+  made.index = report.index;
   return made;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/os/passed_descriptors.h"
 #include "service/folder.h"
 #include "ulp/rds/local/bell.h"
 
@@ -184,18 +185,15 @@ bool Programs::fill_spare() {
 }
 
 void Programs::take_beside(msghdr& message, Packet& packet) {
+  std::array<UniqueFd, 2> descriptors;
+  take_descriptors(message, descriptors);
+  packet.beside = std::move(descriptors[0]);
+  packet.file = std::move(descriptors[1]);
   for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
-    if (one->cmsg_level != SOL_SOCKET) continue;
-    if (one->cmsg_type == SCM_CREDENTIALS) {
-      ucred sender;
-      std::memcpy(&sender, CMSG_DATA(one), sizeof sender);
-      packet.process = sender.pid;
-    } else if (one->cmsg_type == SCM_RIGHTS) {
-      std::array<int, 2> fds{-1, -1};
-      std::memcpy(fds.data(), CMSG_DATA(one), std::min(one->cmsg_len - CMSG_LEN(0), sizeof fds));
-      packet.beside.reset(fds[0]);
-      packet.file.reset(fds[1]);
-    }
+    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred sender;
+    std::memcpy(&sender, CMSG_DATA(one), sizeof sender);
+    packet.process = sender.pid;
   }
 }
 

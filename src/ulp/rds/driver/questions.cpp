@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "base/os/passed_descriptors.h"
 #include "ulp/rds/driver/info.h"
 #include "ulp/rds/driver/programs.h"
 
@@ -41,26 +42,10 @@ Result<Answer> done(const Result<void>& result) {
 }
 
 void put(int fd, const Answer& answer, ByteSpan more, int beside) {
-  union {
-    cmsghdr header;
-    std::array<char, CMSG_SPACE(sizeof(int))> bytes;
-  } place;
-  std::array<iovec, 2> pieces{iovec{const_cast<Answer*>(&answer), sizeof answer},
-                              iovec{const_cast<std::byte*>(more.data()), more.size()}};
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  if (beside >= 0) {
-    message.msg_control = place.bytes.data();
-    message.msg_controllen = place.bytes.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof beside);
-    std::memcpy(CMSG_DATA(header), &beside, sizeof beside);
-  }
+  const std::array<iovec, 2> pieces{iovec{const_cast<Answer*>(&answer), sizeof answer},
+                                    iovec{const_cast<std::byte*>(more.data()), more.size()}};
   // Who does not wait for the answer any more has none.
-  static_cast<void>(sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+  send_message(fd, pieces, {&beside, beside < 0 ? 0u : 1u}, MSG_DONTWAIT);
 }
 
 }  // namespace

@@ -12,38 +12,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/os/passed_descriptors.h"
+
 namespace verbatim::ulp::rds::local {
 namespace {
 
 constexpr std::size_t kPiecesMax = 1024;  // IOV_MAX
-
-/// Descriptors beside a packet.
-union Beside {
-  cmsghdr header;
-  std::array<char, CMSG_SPACE(2 * sizeof(int))> bytes;
-};
 
 int fail(int error) {
   errno = error;
   return -1;
 }
 
-void put_beside(msghdr& message, Beside& beside, std::span<const int> fds) {
-  message.msg_control = beside.bytes.data();
-  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(fds.size_bytes());
-  std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
-}
-
-int taken_beside(msghdr& message) {
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return fd;
+int taken_beside(const msghdr& message) {
+  UniqueFd descriptor;
+  take_descriptors(message, {&descriptor, 1});
+  return descriptor.release();
 }
 
 std::size_t total(const iovec* pieces, std::size_t count) {
@@ -57,11 +41,11 @@ int send_packet(int fd, Head& head, const iovec* pieces, std::size_t count,
   std::array<iovec, kPiecesMax + 1> all;
   all[0] = {&head, sizeof head};
   std::copy_n(pieces, count, all.begin() + 1);
-  Beside place;
+  PassedDescriptors place;
   msghdr message{};
   message.msg_iov = all.data();
   message.msg_iovlen = count + 1;
-  if (!beside.empty()) put_beside(message, place, beside);
+  place.put(message, beside);
   const ssize_t sent = calls().sendmsg(fd, &message, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
   if (sent >= 0) return 0;
   // The broker has ended.
@@ -127,12 +111,11 @@ ssize_t ask(int fd, const Head& question, const void* value, Answer& answer, voi
   ssize_t got = -1;
   if (sent == 0) {
     std::array<iovec, 2> pieces{iovec{&answer, sizeof answer}, iovec{out, room}};
-    Beside place;
+    PassedDescriptors place;
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = pieces.size();
-    message.msg_control = place.bytes.data();
-    message.msg_controllen = place.bytes.size();
+    place.make_room(message, 1);
     // A signal breaks it off, as it does a blocking send.
     got = calls().recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC);
     const int beside = got > 0 ? taken_beside(message) : -1;
