@@ -28,6 +28,7 @@ namespace {
 
 using ulp::disk::Ask;
 using ulp::disk::Disk;
+using ulp::disk::PathChannel;
 using ulp::storage::Channel;
 
 constexpr std::uint32_t kReceiveBytes = 76 + 8192;
@@ -88,7 +89,7 @@ class Client final : ulp::rdma::Handler {
     loop_->turn(loop_->now() + 100 * kMillisecond);
     for (auto& one : mounts_) {
       for (const Channel channel : std::exchange(one->not_connected, {}))
-        one->disk->on_end(channel, "not connected", loop_->now());
+        one->disk->on_end({0, channel}, "not connected", loop_->now());
       if (one->disk->deadline() <= loop_->now()) one->disk->on_time(loop_->now());
     }
     serve();
@@ -105,19 +106,19 @@ class Client final : ulp::rdma::Handler {
  private:
   struct Mount final : ulp::disk::Outside {
     explicit Mount(Client& owner) : client(owner) {}
-    void connect(const ulp::storage::ConnectRequest& request) override {
+    void connect(std::uint32_t, const ulp::storage::ConnectRequest& request) override {
       const auto connection = client.driver_->connect(
           target.place, {.sizes = request.sizes, .private_data = request.private_data});
       if (!connection) return not_connected.push_back(request.channel);
       connections[static_cast<std::size_t>(request.channel)] = *connection;
       client.places_[*connection] = {this, request.channel};
     }
-    void carry_out(Channel channel, std::span<const ulp::Work> work) override {
-      if (const auto& one = connections[static_cast<std::size_t>(channel)])
+    void carry_out(PathChannel at, std::span<const ulp::Work> work) override {
+      if (const auto& one = connections[static_cast<std::size_t>(at.channel)])
         client.driver_->carry_out(*one, work, client.loop_->now());
     }
-    void disconnect(Channel channel) override {
-      if (const auto& one = connections[static_cast<std::size_t>(channel)])
+    void disconnect(PathChannel at) override {
+      if (const auto& one = connections[static_cast<std::size_t>(at.channel)])
         client.driver_->disconnect(*one, "", client.loop_->now());
     }
     void on_answered(Ask& ask) override { client.answered_.push_back(&ask); }
@@ -160,9 +161,10 @@ class Client final : ulp::rdma::Handler {
     ulp::storage::PeerMemory scratch = memory(options_.buffers);
     scratch.here.bytes = ulp::storage::kScratchBytes;
     Disk::Settings settings{
-        .new_session = [&at = mount->target,
-                        own = ulp::disk::OwnSide{.scratch = scratch,
-                                                 .guid = self.session}] { return at.begin(own); },
+        .new_sessions = {[&at = mount->target,
+                          own = ulp::disk::OwnSide{.scratch = scratch, .guid = self.session}] {
+          return at.begin(own);
+        }},
         .buffers = {}};
     for (std::uint32_t i = 0; i < options_.buffers; ++i) settings.buffers.push_back(memory(i));
     mount->disk = std::make_unique<Disk>(std::move(settings), *mount);
@@ -178,26 +180,26 @@ class Client final : ulp::rdma::Handler {
                       ulp::WorkList&) override {
     const auto [mount, channel] = places_[established.connection];
     const auto& data = established.private_data;
-    mount->disk->on_established(channel, {data.begin(), data.size()}, now);
+    mount->disk->on_established({0, channel}, {data.begin(), data.size()}, now);
   }
   ulp::ReceiveUse on_message(ulp::rdma::ConnectionId id, const ulp::Message& message, TimeNs now,
                              ulp::WorkList&) override {
     const auto [mount, channel] = places_[id];
-    const ulp::ReceiveUse use = mount->disk->on_message(channel, message, now);
+    const ulp::ReceiveUse use = mount->disk->on_message({0, channel}, message, now);
     serve();
     return use;
   }
   void on_done(ulp::rdma::ConnectionId id, ulp::Tag tag, CompletionStatus status, TimeNs now,
                ulp::WorkList&) override {
     const auto [mount, channel] = places_[id];
-    mount->disk->on_done(channel, tag, status, now);
+    mount->disk->on_done({0, channel}, tag, status, now);
     serve();
   }
   void on_end(ulp::rdma::ConnectionId id, const ulp::rdma::End& end, TimeNs now) override {
     const auto [mount, channel] = places_[id];
     places_.erase(id);
     mount->connections[static_cast<std::size_t>(channel)].reset();
-    mount->disk->on_end(channel, end.words, now);
+    mount->disk->on_end({0, channel}, end.words, now);
   }
 
   const Options options_;

@@ -30,6 +30,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  verbatim disk iser://10.0.0.1/iqn.2026-01.com.example:disk/0\n"
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
+    "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1 \\\n"
+    "    nvme://10.0.1.1/nqn.2026-01.com.example:disk/1         (two paths to one disk)\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
     "  verbatim disk show\n"
@@ -41,7 +43,8 @@ constexpr TimeNs kPatience = kSecond;  // Of `show`, for all disks together.
 struct Form {
   NodeChoice node;
   HostChoice host;
-  std::string url, initiator, host_id, auth, name, socket;
+  std::vector<std::string> urls;  // A path each.
+  std::string initiator, host_id, auth, name, socket;
   std::optional<int> patience, sessions;
   bool is_read_only = false;
   bool json = false;  // Of `show`.
@@ -89,7 +92,8 @@ std::vector<std::string> words_of(const Form& form, const std::string& plugin,
   std::vector<std::string> words{"nbdkit",   "--foreground", "--threads", "32",
                                  "--filter", "blocksize",    "--unix",    socket};
   if (form.is_read_only) words.push_back("--readonly");
-  words.insert(words.end(), {plugin, "url=" + form.url, "name=" + name, "socket=" + socket});
+  words.insert(words.end(), {plugin, "name=" + name, "socket=" + socket});
+  for (const std::string& url : form.urls) words.push_back("url=" + url);
   const auto add = [&words](const char* key, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}={}", key, value));
   };
@@ -103,7 +107,7 @@ std::vector<std::string> words_of(const Form& form, const std::string& plugin,
 
 /// Becomes nbdkit, which prints the URI when it serves: returns only if that fails.
 int serve(const Form& form) {
-  if (form.url.empty())
+  if (form.urls.empty())
     return fail("which disk? Say its URL, as iser://10.0.0.1/iqn.2026-01.com.example:disk/0",
                 kExitUsage);
   const auto program = prepare_program(form.node, {"nbdkit"});
@@ -147,8 +151,9 @@ void add_options(CLI::App& command, Form& form) {
   add_node_options(command, form.node);
   add_host_options(command, form.host);
   command
-      .add_option("url", form.url,
-                  "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE")
+      .add_option("url", form.urls,
+                  "Which disk: iser://HOST[:PORT]/IQN/LUN, nvme://.../NQN/NSID, or srp://LINE; "
+                  "several: paths to one disk")
       ->type_name("URL");
   command
       .add_option("--initiator", form.initiator,

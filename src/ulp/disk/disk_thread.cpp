@@ -24,8 +24,6 @@ constexpr std::uint32_t kReceives = 256, kReceiveBytes = 76 + 8192;
 constexpr std::uint32_t kHeaderBytes = 2048;
 constexpr TimeNs kEndPatience = 2 * kSecond;
 
-constexpr std::size_t index_of(Channel channel) { return static_cast<std::size_t>(channel); }
-
 }  // namespace
 
 Result<std::unique_ptr<DiskThread>> DiskThread::start(DiskSettings settings) {
@@ -90,6 +88,7 @@ Result<void> DiskThread::open() {
       return nlohmann::json{{"process", getpid()}};
     });
   }
+  connections_.resize(settings_.targets.size());
   auto driver = rdma::Driver::create(*this, {.connections_max = 16,
                                              .receives = kReceives,
                                              .receive_bytes = kReceiveBytes,
@@ -112,21 +111,22 @@ OwnSide DiskThread::own_side(storage::PeerMemory scratch) const {
   return own;
 }
 
-/// The last buffer is for the engines' own data.
+/// The last buffers are for the engines' own data, one a path.
 Result<void> DiskThread::open_memory() {
   auto pool = rdma::BufferPool::create(
-      driver_->device(), kBuffers + 1, kBufferBytes,
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+      driver_->device(), kBuffers + static_cast<std::uint32_t>(settings_.targets.size()),
+      kBufferBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
   if (!pool) return std::unexpected(pool.error());
   pool_ = std::move(*pool);
   const auto memory = [this](std::uint32_t i) {
     return storage::PeerMemory{pool_->at(i), pool_->region().remote_key()};
   };
-  Disk::Settings settings{
-      .new_session = [this,
-                      own = own_side(memory(kBuffers))] { return settings_.target.begin(own); },
-      .buffers = {},
-      .patience = settings_.patience};
+  Disk::Settings settings{.new_sessions = {}, .buffers = {}, .patience = settings_.patience};
+  for (std::uint32_t i = 0; i < settings_.targets.size(); ++i)
+    settings.new_sessions.push_back(
+        [&target = settings_.targets[i], own = own_side(memory(kBuffers + i))] {
+          return target.begin(own);
+        });
   for (std::uint32_t i = 0; i < kBuffers; ++i) settings.buffers.push_back(memory(i));
   disk_ = std::make_unique<Disk>(std::move(settings), *this);
   return {};
@@ -185,7 +185,18 @@ nlohmann::json DiskThread::status() const {
                    {"is_read_only", facts->is_read_only},
                    {"disk", facts->name}});
   }
+  for (std::uint32_t i = 0; i < settings_.targets.size(); ++i)
+    status["paths"].push_back(path_status(i));
   return status;
+}
+
+nlohmann::json DiskThread::path_status(std::uint32_t path) const {
+  constexpr const char* kStates[] = {"optimized", "non-optimized", "inaccessible"};
+  const Disk::PathFacts facts = disk_->path_facts(path);
+  return {{"url", settings_.targets[path].url},
+          {"is_there", facts.is_there},
+          {"state", kStates[static_cast<std::size_t>(facts.state)]},
+          {"words", facts.words}};
 }
 
 TimeNs DiskThread::deadline() const {
@@ -194,59 +205,63 @@ TimeNs DiskThread::deadline() const {
 
 void DiskThread::on_time(TimeNs now) {
   for (const NotConnected& one : std::exchange(not_connected_, {}))
-    disk_->on_end(one.channel, one.words, now);
+    disk_->on_end(one.at, one.words, now);
   if (disk_->deadline() <= now) disk_->on_time(now);
 }
 
-std::optional<Channel> DiskThread::channel_of(rdma::ConnectionId connection) const {
-  const auto found = std::ranges::find(connections_, std::optional(connection));
-  if (found == connections_.end()) return {};
-  return Channel{static_cast<std::uint8_t>(found - connections_.begin())};
+std::optional<PathChannel> DiskThread::find(rdma::ConnectionId connection) const {
+  for (std::uint32_t path = 0; path < connections_.size(); ++path) {
+    for (std::uint8_t i = 0; i < storage::kChannelsMax; ++i)
+      if (connections_[path][i] == connection) return PathChannel{path, Channel{i}};
+  }
+  return {};
 }
 
 void DiskThread::on_established(const rdma::Established& established, TimeNs now, WorkList&) {
-  const auto channel = channel_of(established.connection);
+  const auto at = find(established.connection);
   const PrivateData& data = established.private_data;
-  if (channel) disk_->on_established(*channel, {data.begin(), data.size()}, now);
+  if (at) disk_->on_established(*at, {data.begin(), data.size()}, now);
 }
 
 ReceiveUse DiskThread::on_message(rdma::ConnectionId connection, const Message& message, TimeNs now,
                                   WorkList&) {
-  const auto channel = channel_of(connection);
-  return channel ? disk_->on_message(*channel, message, now) : ReceiveUse::done;
+  const auto at = find(connection);
+  return at ? disk_->on_message(*at, message, now) : ReceiveUse::done;
 }
 
 void DiskThread::on_done(rdma::ConnectionId connection, Tag tag, CompletionStatus status,
                          TimeNs now, WorkList&) {
-  if (const auto channel = channel_of(connection)) disk_->on_done(*channel, tag, status, now);
+  if (const auto at = find(connection)) disk_->on_done(*at, tag, status, now);
 }
 
 void DiskThread::on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) {
-  const auto channel = channel_of(connection);
-  if (!channel) return;
-  connections_[index_of(*channel)].reset();
-  if (!end.rejected) return disk_->on_end(*channel, end.words, now);
+  const auto at = find(connection);
+  if (!at) return;
+  connection_at(*at).reset();
+  if (!end.rejected) return disk_->on_end(*at, end.words, now);
   const PrivateData& data = end.rejected->private_data;
-  disk_->on_rejected(*channel, end.rejected->reason, {data.begin(), data.size()}, now);
+  disk_->on_rejected(*at, end.rejected->reason, {data.begin(), data.size()}, now);
 }
 
-void DiskThread::connect(const storage::ConnectRequest& request) {
-  const auto connection = driver_->connect(
-      settings_.target.place, {.sizes = request.sizes, .private_data = request.private_data});
+void DiskThread::connect(std::uint32_t path, const storage::ConnectRequest& request) {
+  const PathChannel at{path, request.channel};
+  const auto connection =
+      driver_->connect(settings_.targets[path].place,
+                       {.sizes = request.sizes, .private_data = request.private_data});
   if (connection) {
-    connections_[index_of(request.channel)] = *connection;
+    connection_at(at) = *connection;
   } else {
-    not_connected_.push_back({request.channel, connection.error().text});
+    not_connected_.push_back({at, connection.error().text});
   }
 }
 
-void DiskThread::carry_out(Channel channel, std::span<const Work> work) {
-  if (const auto& connection = connections_[index_of(channel)])
+void DiskThread::carry_out(PathChannel at, std::span<const Work> work) {
+  if (const auto& connection = connection_at(at))
     driver_->carry_out(*connection, work, loop_->now());
 }
 
-void DiskThread::disconnect(Channel channel) {
-  if (const auto& connection = connections_[index_of(channel)])
+void DiskThread::disconnect(PathChannel at) {
+  if (const auto& connection = connection_at(at))
     driver_->disconnect(*connection, "", loop_->now());
 }
 

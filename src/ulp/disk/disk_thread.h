@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/os/unique_fd.h"
 #include "service/control.h"
@@ -20,10 +21,10 @@
 namespace verbatim::ulp::disk {
 
 struct DiskSettings {
-  std::string url;
-  Target target;
-  std::string name;  // For `verbatim disk list`; empty: it is not shown.
-  std::string uri;   // Where its users find it, for the same.
+  std::string url;              // For the log: of all paths.
+  std::vector<Target> targets;  // A path each.
+  std::string name;             // For `verbatim disk list`; empty: it is not shown.
+  std::string uri;              // Where its users find it, for the same.
   TimeNs patience = 120 * kSecond;
 };
 
@@ -49,7 +50,11 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
   void stop_all();
   void take_mail();
   nlohmann::json status() const;
-  std::optional<storage::Channel> channel_of(rdma::ConnectionId connection) const;
+  nlohmann::json path_status(std::uint32_t path) const;
+  std::optional<PathChannel> find(rdma::ConnectionId connection) const;
+  std::optional<rdma::ConnectionId>& connection_at(PathChannel at) {
+    return connections_[at.path][static_cast<std::size_t>(at.channel)];
+  }
 
   TimeNs deadline() const override;
   void on_time(TimeNs now) override;
@@ -62,14 +67,14 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
                WorkList& work) override;
   void on_end(rdma::ConnectionId connection, const rdma::End& end, TimeNs now) override;
 
-  void connect(const storage::ConnectRequest& request) override;
-  void carry_out(storage::Channel channel, std::span<const Work> work) override;
-  void disconnect(storage::Channel channel) override;
+  void connect(std::uint32_t path, const storage::ConnectRequest& request) override;
+  void carry_out(PathChannel at, std::span<const Work> work) override;
+  void disconnect(PathChannel at) override;
   void on_answered(Ask& ask) override;
   void tell(const std::string& line) override;
 
   struct NotConnected {
-    storage::Channel channel{};
+    PathChannel at;
     std::string words;
   };
   const DiskSettings settings_;
@@ -88,7 +93,8 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
   std::unique_ptr<rdma::Driver> driver_;
   std::optional<rdma::BufferPool> pool_;
   std::unique_ptr<Disk> disk_;
-  std::array<std::optional<rdma::ConnectionId>, storage::kChannelsMax> connections_;
+  using Connections = std::array<std::optional<rdma::ConnectionId>, storage::kChannelsMax>;
+  std::vector<Connections> connections_;  // By path.
   std::deque<NotConnected> not_connected_;
 };
 

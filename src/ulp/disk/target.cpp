@@ -130,10 +130,14 @@ Result<Target> parse_srp(std::string_view rest) {
     settings.joins = lun != 0;  // Of several units of a target, each has a process.
     return std::make_unique<srp::Initiator>(settings, own.scratch);
   };
-  if (line->is_by_ip()) return Target{rdma::IpService{line->to}, begin};
-  return Target{
-      rdma::InfinibandService{.service = *line->service, .gid = *line->gid, .pkey = line->pkey},
-      begin};
+  Target target{.url = {}, .place = rdma::IpService{line->to}, .begin = begin};
+  if (!line->is_by_ip())
+    target.place =
+        rdma::InfinibandService{.service = *line->service, .gid = *line->gid, .pkey = line->pkey};
+  const srp::InitiatorSettings settings = settings_for(*line, 0);
+  for (const srp::PortId& id : {settings.target, settings.initiator})
+    target.exclusive.append(reinterpret_cast<const char*>(id.data()), id.size());
+  return target;
 }
 
 Result<SocketAddress> resolve(const std::string& host, std::uint16_t port) {
@@ -164,14 +168,36 @@ Result<Target> parse_target(const std::string& url, const Identity& identity) {
   if (end == std::string::npos || scheme == std::end(kSchemes))
     return refuse(EINVAL, fmt::format("'{}' is no disk: {}", url, all_forms()));
   const std::string_view rest = std::string_view(url).substr(end + 3);
-  if (scheme->begin == nullptr) return parse_srp(rest);
+  if (scheme->begin == nullptr) {
+    auto target = parse_srp(rest);
+    if (target) target->url = url;
+    return target;
+  }
   const auto parts = parse(rest);
   if (!parts) return refuse(EINVAL, fmt::format("'{}' is not {}", url, scheme->form));
   auto begin = scheme->begin(*parts, identity);
   if (!begin) return std::unexpected(begin.error());
   const auto address = resolve(parts->host, parts->port.value_or(scheme->port));
   if (!address) return std::unexpected(address.error());
-  return Target{rdma::IpService{*address}, std::move(*begin)};
+  return Target{.url = url, .place = rdma::IpService{*address}, .begin = std::move(*begin)};
+}
+
+Result<std::vector<Target>> parse_paths(std::span<const std::string> urls, Identity identity) {
+  if (urls.size() > kPathsMax)
+    return refuse(EINVAL, fmt::format("{} paths: {} are the most", urls.size(), kPathsMax));
+  std::vector<Target> targets;
+  for (const std::string& url : urls) {
+    auto target = parse_target(url, identity);
+    if (!target) return std::unexpected(target.error());
+    if (!target->exclusive.empty() &&
+        std::ranges::count(targets, target->exclusive, &Target::exclusive) > 0)
+      return refuse(EINVAL, fmt::format("'{}' is the second login at this target's port, which "
+                                        "would end the first: say initiator_ext=2 in it",
+                                        url));
+    targets.push_back(std::move(*target));
+    ++identity.session;
+  }
+  return targets;
 }
 
 }  // namespace verbatim::ulp::disk

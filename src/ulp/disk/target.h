@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "ulp/iscsi/chap.h"
@@ -38,8 +40,11 @@ struct OwnSide {
 
 /// What a URL names: where it is, and how to begin a session with it.
 struct Target {
+  std::string url;
   rdma::ServicePlace place;
   std::function<std::unique_ptr<storage::Initiator>(const OwnSide& own)> begin;
+  /// SRP: the target's port and our extension. Logins with equal ones end each other.
+  std::string exclusive{};
 };
 
 /// `SCHEME://HOST[:PORT]/NAME/UNIT`: an IP address or a host's name, IPv6 in brackets. EINVAL says
@@ -50,5 +55,10 @@ struct Target {
 ///     srp://id_ext=...,ioc_guid=...,dest=10.0.0.1:4242         what srp_daemon writes, /UNIT
 ///     behind
 Result<Target> parse_target(const std::string& url, const Identity& identity);
+
+inline constexpr std::size_t kPathsMax = 8;
+/// One disk by several paths, an initiator port each. EINVAL: two that one target would take for
+/// one, whose logins would end each other.
+Result<std::vector<Target>> parse_paths(std::span<const std::string> urls, Identity identity);
 
 }  // namespace verbatim::ulp::disk

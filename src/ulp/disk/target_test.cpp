@@ -52,6 +52,20 @@ TEST(DiskTarget, WhatIsNoUrlIsSaid) {
   EXPECT_TRUE(place_of("nvme://10.0.0.1/disk/1").contains("'disk' is no NQN"));
 }
 
+TEST(DiskTarget, PathsAreInitiatorPortsOfTheirOwn) {
+  const Identity self{.iqn = "iqn.2026-01.test:i", .nqn = "nqn.2026-01.test:h"};
+  const std::string port = "srp://id_ext=1,ioc_guid=2,dest=10.0.0.";
+  const auto refusal = [&](const std::vector<std::string>& urls) {
+    const auto targets = parse_paths(urls, self);
+    return targets ? std::to_string(targets->size()) : targets.error().text;
+  };
+  EXPECT_EQ(refusal({port + "1:4242", "srp://id_ext=1,ioc_guid=3,dest=10.0.0.2:4242"}), "2");
+  EXPECT_EQ(refusal({port + "1:4242", port + "2:4242,initiator_ext=2"}), "2");
+  EXPECT_TRUE(refusal({port + "1:4242", port + "2:4242"}).contains("say initiator_ext=2 in it"));
+  EXPECT_EQ(refusal(std::vector<std::string>(9, "nvme://10.0.0.1/nqn.2026-01.test:d/1")),
+            "9 paths: 8 are the most");
+}
+
 TEST(DiskTarget, WeHaveNames) {
   const Identity self = own_identity();
   EXPECT_TRUE(self.iqn.starts_with("iqn.") || self.iqn.starts_with("eui.") ||

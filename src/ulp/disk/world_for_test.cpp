@@ -5,57 +5,71 @@
 
 namespace verbatim::ulp::disk {
 
-using storage::Channel;
-
 namespace {
 
 constexpr MemoryKey kKey{77};
 
-Channel channel_of(std::size_t i) { return Channel{static_cast<std::uint8_t>(i)}; }
+Tag done_of(const Work& work) {
+  return std::visit(
+      Overloaded{[](const Send& one) { return one.done; }, [](const Read& one) { return one.done; },
+                 [](const Write& one) { return one.done; }, [](const auto&) { return kNoTag; }},
+      work);
+}
 
 }  // namespace
 
-World::World(std::uint64_t seed, WorldTarget& target)
+World::World(std::uint64_t seed, WorldTarget& target, std::uint32_t paths, TimeNs quiescence)
     : random_(seed),
       target_(target),
-      memory_(storage::kScratchBytes + kBuffers * kBufferBytes),
-      truth_(target.disk().begin(), target.disk().end()) {
+      memory_(paths * storage::kScratchBytes + kBuffers * kBufferBytes),
+      truth_(target.disk().begin(), target.disk().end()),
+      peers_(paths * storage::kChannelsMax),
+      down_until_(paths) {
   const auto piece = [this](std::size_t at, std::uint32_t bytes) {
     return storage::PeerMemory{{memory_.data() + at, bytes, MemoryKey{1}}, kKey};
   };
   Disk::Settings settings;
-  settings.new_session = [this, piece] {
-    return target_.initiator(piece(0, storage::kScratchBytes));
-  };
+  for (std::uint32_t i = 0; i < paths; ++i)
+    settings.new_sessions.push_back([this, piece, i] {
+      return target_.initiator(piece(i * storage::kScratchBytes, storage::kScratchBytes), i);
+    });
   for (std::uint32_t i = 0; i < kBuffers; ++i)
-    settings.buffers.push_back(piece(storage::kScratchBytes + i * kBufferBytes, kBufferBytes));
+    settings.buffers.push_back(
+        piece(paths * storage::kScratchBytes + i * kBufferBytes, kBufferBytes));
+  settings.quiescence = quiescence;
   settings.patience = settings.first_patience = 100'000 * kSecond;
   disk_ = std::make_unique<Disk>(std::move(settings), *this);
 }
 
 void World::run(int asks) {
   disk_->begin(now_);
-  for (int steps = 0; answered_ < asks && steps < 2000 * asks; ++steps) {
+  for (int steps = 0; answered_ < asks && steps < 10'000 * asks; ++steps) {
     if (begun_ < asks) begin_ask();
     step();
     ASSERT_FALSE(testing::Test::HasFailure());
   }
-  EXPECT_EQ(answered_, asks);
+  EXPECT_EQ(answered_, asks) << disk_->words();
   EXPECT_EQ(disk_->open(), 0u);
   disk_->end(now_);
   for (int steps = 0; !disk_->is_over() && steps < 100'000; ++steps) step();
   EXPECT_TRUE(disk_->is_over());
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i] != nullptr) end_session(*peers_[i]);
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) end_session(*peer);
   }
+  while (!lost_.empty()) end_lost(0);
   EXPECT_TRUE(
       std::ranges::equal(std::span(truth_).first(kDiskBytes), target_.disk().first(kDiskBytes)));
 }
 
 void World::step() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i] != nullptr && peers_[i]->ends) return cut(channel_of(i));
+    if (peers_[i] == nullptr || !peers_[i]->ends) continue;
+    // With its other connection this one is lost, too.
+    const bool is_lost = std::ranges::any_of(
+        lost_, [&](const auto& one) { return one->at.path == at(i).path && !one->ends; });
+    return cut(at(i), !is_lost);
   }
+  step_lost();
   const auto chosen = static_cast<std::size_t>(random_.below(peers_.size()));
   Peer* const one = peers_[chosen].get();
   switch (random_.below(8)) {
@@ -65,73 +79,102 @@ void World::step() {
       return establish();
     case 2:
     case 3:
-      if (one != nullptr && !one->messages.empty()) deliver(channel_of(chosen));
+      if (one != nullptr && !one->messages.empty()) deliver(*one);
       return;
     case 4:
     case 5:
-      if (one != nullptr && !one->jobs.empty()) finish_job(channel_of(chosen));
+      if (one != nullptr && !one->jobs.empty()) finish_job(at(chosen));
       return;
     case 6:
       if (one != nullptr) answer_store(*one);
       return;
     default:
-      if (one != nullptr && random_.below(60) == 0) cut(channel_of(chosen));
+      target_.shake(random_);
+      if (one != nullptr && random_.below(60) == 0) cut(at(chosen), random_.below(2) == 0);
   }
 }
 
-void World::connect(const storage::ConnectRequest& request) { wanted_.push_back(request); }
+/// What had come to the target is carried out as far as that needs nothing of us.
+void World::step_lost() {
+  for (std::size_t i = 0; i < lost_.size(); ++i) {
+    if (lost_[i]->ends || lost_[i]->until <= now_) return end_lost(i);
+  }
+  if (lost_.empty()) return;
+  Peer& one = *lost_[random_.below(lost_.size())];
+  // Slowly: what is repeated elsewhere is done long before.
+  if (random_.below(100) != 0) return;
+  flush_jobs(one);
+  if (!one.messages.empty()) deliver(one);
+  if (random_.below(4) == 0) answer_store(one);
+}
 
-void World::carry_out(Channel channel, std::span<const Work> work) {
-  Peer* const to = peer(channel);
+void World::end_lost(std::size_t index) {
+  const std::unique_ptr<Peer> peer = std::move(lost_[index]);
+  lost_.erase(lost_.begin() + static_cast<std::ptrdiff_t>(index));
+  end_session(*peer);
+}
+
+void World::connect(std::uint32_t path, const storage::ConnectRequest& request) {
+  wanted_.push_back({path, request});
+}
+
+void World::carry_out(PathChannel at, std::span<const Work> work) {
+  Peer* const to = peers_[index_of(at)].get();
   if (to == nullptr || to->ends) return;
   for (const Work& one : work) {
     if (std::holds_alternative<Disconnect>(one)) return static_cast<void>(to->ends = true);
     const auto* const send = std::get_if<Send>(&one);
     ASSERT_NE(send, nullptr);
-    std::vector<std::byte>& bytes =
-        to->messages.emplace_back(send->header.begin(), send->header.end());
+    auto& [bytes, done] = to->messages.emplace_back();
+    bytes.assign(send->header.begin(), send->header.end());
+    done = send->done;
     for (const Slice& slice : send->payload)
       bytes.insert(bytes.end(), slice.data, slice.data + slice.bytes);
   }
 }
 
-void World::disconnect(Channel channel) {
-  if (peer(channel) != nullptr) return static_cast<void>(peer(channel)->ends = true);
-  unwanted_.push_back(channel);
+void World::disconnect(PathChannel at) {
+  if (Peer* const peer = peers_[index_of(at)].get()) return static_cast<void>(peer->ends = true);
+  unwanted_.push_back(at);
 }
 
 /// A connection that was asked for: granted, refused, or not reached.
 void World::establish() {
   if (wanted_.empty()) return;
-  const storage::ConnectRequest request = wanted_.front();
+  const auto [path, request] = wanted_.front();
   wanted_.pop_front();
-  const bool is_unwanted = std::erase(unwanted_, request.channel) > 0;
-  if (is_unwanted || random_.below(20) == 0)
-    return disk_->on_end(request.channel, "not reached", now_);
-  Meeting meeting{.reads = {.initiator = 8, .responder = 1}};
+  const PathChannel at{path, request.channel};
+  const bool is_unwanted = std::erase(unwanted_, at) > 0;
+  if (is_unwanted || down_until_[path] > now_ || random_.below(20) == 0)
+    return disk_->on_end(at, "not reached", now_);
+  Meeting meeting{.own = SocketAddress::ipv4({10, 0, 0, static_cast<std::uint8_t>(path + 1)}, 4420),
+                  .reads = {.initiator = 8, .responder = 1}};
   meeting.private_data = request.private_data;
-  auto verdict = target_.service().on_meeting(meeting, now_);
+  auto verdict = target_.service_of(path).on_meeting(meeting, now_);
   if (const auto* const no = std::get_if<Rejection>(&verdict)) {
     const PrivateData& data = no->private_data;
-    return disk_->on_rejected(request.channel, 28, {data.begin(), data.size()}, now_);
+    return disk_->on_rejected(at, 28, {data.begin(), data.size()}, now_);
   }
   auto& accept = std::get<storage::Accept>(verdict);
   for (const storage::Session* const old : accept.replaces) {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
-      if (peers_[i] != nullptr && peers_[i]->session.get() == old) cut(channel_of(i));
+      if (peers_[i] != nullptr && peers_[i]->session.get() == old) cut(this->at(i), true);
+    }
+    for (std::size_t i = lost_.size(); i-- > 0;) {
+      if (lost_[i]->session.get() == old) end_lost(i);
     }
   }
   auto made = std::make_unique<Peer>();
   made->session = std::move(accept.session);
   made->store = std::make_unique<storage::StoreBench>(target_.disk(), *made->session);
-  peers_[static_cast<std::size_t>(request.channel)] = std::move(made);
+  made->at = at;
+  peers_[index_of(at)] = std::move(made);
   const PrivateData& data = accept.private_data;
-  disk_->on_established(request.channel, {data.begin(), data.size()}, now_);
+  disk_->on_established(at, {data.begin(), data.size()}, now_);
 }
 
-void World::deliver(Channel channel) {
-  Peer& to = *peer(channel);
-  std::vector<std::byte> bytes = std::move(to.messages.front());
+void World::deliver(Peer& to) {
+  auto [bytes, done] = std::move(to.messages.front());
   to.messages.pop_front();
   const Message message{.receive = ReceiveId{1},
                         .memory = {bytes.data(), static_cast<std::uint32_t>(bytes.size()), {}}};
@@ -139,6 +182,8 @@ void World::deliver(Channel channel) {
   if (to.session->on_message(message, now_, out_) == ReceiveUse::kept)
     kept_.push_back(std::move(bytes));
   take(to);
+  if (done != kNoTag && peers_[index_of(to.at)].get() == &to)
+    disk_->on_done(to.at, done, CompletionStatus::success, now_);
 }
 
 void World::take(Peer& peer) {
@@ -175,30 +220,27 @@ MutableByteSpan World::memory_of(const RemoteRange& range) {
   return {reinterpret_cast<std::byte*>(range.address), range.bytes};
 }
 
-void World::finish_job(Channel channel) {
-  Peer& from = *peer(channel);
+void World::finish_job(PathChannel at) {
+  Peer& from = *peers_[index_of(at)];
   Job job = std::move(from.jobs.front());
   from.jobs.pop_front();
-  Tag done = kNoTag;
+  const Tag done = done_of(job.work);
   if (const auto* const send = std::get_if<Send>(&job.work)) {
     EXPECT_FALSE(send->invalidate) << "a region's key";
     for (const Slice& slice : send->payload)
       job.bytes.insert(job.bytes.end(), slice.data, slice.data + slice.bytes);
-    done = send->done;
   } else if (const auto* const write = std::get_if<Write>(&job.work)) {
     MutableByteSpan to = memory_of(write->to);
     for (const Slice& slice : write->from) {
       std::memcpy(to.data(), slice.data, slice.bytes);
       to = to.subspan(slice.bytes);
     }
-    done = write->done;
   } else if (const auto* const read = std::get_if<Read>(&job.work)) {
     ByteSpan bytes = memory_of(read->from);
     for (const Slice& slice : read->into) {
       std::memcpy(slice.data, bytes.data(), slice.bytes);
       bytes = bytes.subspan(slice.bytes);
     }
-    done = read->done;
   }
   if (done != kNoTag) {
     from.session->on_done(done, CompletionStatus::success, now_, out_);
@@ -206,7 +248,7 @@ void World::finish_job(Channel channel) {
   }
   if (job.bytes.empty()) return;
   disk_->on_message(
-      channel,
+      at,
       {.receive = ReceiveId{1},
        .memory = {job.bytes.data(), static_cast<std::uint32_t>(job.bytes.size()), {}}},
       now_);
@@ -221,44 +263,57 @@ void World::answer_store(Peer& peer) {
 void World::pass_time() {
   now_ += static_cast<TimeNs>(random_.below(20 * kMillisecond));
   if (random_.below(200) == 0) now_ += 2 * kSecond;
-  for (const auto& peer : peers_) {
-    if (peer == nullptr || peer->session->deadline() > now_) continue;
-    peer->session->on_time(now_, out_);
-    take(*peer);
+  for (const auto* const peers : {&peers_, &lost_}) {
+    for (const auto& peer : *peers) {
+      if (peer == nullptr || peer->session->deadline() > now_) continue;
+      peer->session->on_time(now_, out_);
+      take(*peer);
+    }
   }
   if (disk_->deadline() <= now_) disk_->on_time(now_);
 }
 
-/// The connection is over at both sides; what is on its way is lost.
-void World::cut(Channel channel) {
-  std::unique_ptr<Peer> peer = std::move(peers_[static_cast<std::size_t>(channel)]);
-  end_session(*peer);
-  disk_->on_end(channel, "cut", now_);
+/// The connection is over; what is on its way to us is lost. The target knows it at once, or later.
+void World::cut(PathChannel at, bool is_known_there) {
+  std::unique_ptr<Peer> peer = std::move(peers_[index_of(at)]);
+  if (is_known_there) {
+    end_session(*peer);
+  } else {
+    peer->ends = false;
+    if (random_.below(2) == 0)
+      down_until_[at.path] = now_ + static_cast<TimeNs>(random_.below(kLateMax));
+    peer->until = now_ + static_cast<TimeNs>(random_.below(kLateMax));
+    lost_.push_back(std::move(peer));
+  }
+  disk_->on_end(at, "cut", now_);
 }
 
-void World::end_session(Peer& peer) {
-  peer.ends = true;
+/// The target's READs and WRITEs of what we have lost fail.
+void World::flush_jobs(Peer& peer) {
   for (const Job& job : std::exchange(peer.jobs, {})) {
-    const Tag tag = std::visit(
-        Overloaded{[](const Send& one) { return one.done; },
-                   [](const Read& one) { return one.done; },
-                   [](const Write& one) { return one.done; }, [](const auto&) { return kNoTag; }},
-        job.work);
+    const Tag tag = done_of(job.work);
     if (tag == kNoTag) continue;
     peer.session->on_done(tag, CompletionStatus::flushed, now_, out_);
     take(peer);
   }
+}
+
+void World::end_session(Peer& peer) {
+  peer.ends = true;
+  flush_jobs(peer);
   peer.session->on_end(now_, out_);
   take(peer);
-  for (storage::Session* const other : target_.service().ends_with(*peer.session)) {
-    for (const auto& one : peers_) {
-      if (one != nullptr && one->session.get() == other) one->ends = true;
+  storage::Service& service = target_.service_of(peer.at.path);
+  for (storage::Session* const other : service.ends_with(*peer.session)) {
+    for (const auto* const peers : {&peers_, &lost_}) {
+      for (const auto& one : *peers)
+        if (one != nullptr && one->session.get() == other) one->ends = true;
     }
   }
   while (!peer.store->waiting.empty()) answer_store(peer);
   EXPECT_TRUE(peer.session->is_idle());
   EXPECT_EQ(peer.store->loans(), 0u);
-  target_.service().on_gone(*peer.session);
+  service.on_gone(*peer.session);
   peer.session.reset();
 }
 

@@ -1,3 +1,5 @@
+#include <array>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +9,8 @@
 #include "ulp/iser/initiator/initiator.h"
 #include "ulp/nvmeof/host/initiator.h"
 #include "ulp/nvmeof/portal.h"
+#include "ulp/srp/bench_for_test.h"
+#include "ulp/srp/initiator/initiator.h"
 
 namespace verbatim::ulp::disk {
 namespace {
@@ -16,21 +20,22 @@ constexpr int kSeeds = 100, kAsks = 100;
 class IserTarget final : public WorldTarget {
  public:
   explicit IserTarget(std::uint64_t seed)
-      : bench_({.sessions = 4, .window = 5, .stashes = 4, .initial_r2t = seed % 2 == 0}) {
+      : bench_({.sessions = 8, .window = 5, .stashes = 4, .initial_r2t = seed % 2 == 0}) {
     auto made = *iscsi::Target::create("iqn.2026-01.test:t2");
     EXPECT_TRUE(made.add(3, unit_));
     auto* const target = *bench_.sessions->add(std::move(made));
     target->admit_any();
     if (seed % 3 == 0) target->set_authentication({.initiator = credentials_, .target = {}});
   }
-  storage::Service& service() override { return service_; }
+  storage::Service& service_of(std::uint32_t) override { return service_; }
   std::span<std::byte> disk() override { return bench_.disk; }
-  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch) override {
+  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch,
+                                                std::uint32_t path) override {
     return std::make_unique<iser::Initiator>(
         iser::Initiator::Settings{.login = {.initiator = "iqn.2026-01.test:i1",
                                             .target = "iqn.2026-01.test:t2",
                                             .credentials = credentials_,
-                                            .isid = 0x8000'0042'0000},
+                                            .isid = 0x8000'0042'0000u + path},
                                   .lun = 3,
                                   .commands = 8},
         scratch);
@@ -46,15 +51,25 @@ class IserTarget final : public WorldTarget {
 class NvmeTarget final : public WorldTarget {
  public:
   explicit NvmeTarget(std::uint64_t seed)
-      : disk_(1000 * 512 + 8192), entries_(seed % 2 == 0 ? 4 : 33) {
-    auto subsystem = *nvmeof::Subsystem::create(kName);
-    subsystem.admit_any_host();
-    EXPECT_TRUE(subsystem.add(3, {.unit = storage::UnitId{7}, .blocks = 1000, .block_shift = 9}));
-    EXPECT_TRUE(target_.add(std::move(subsystem)));
+      : disk_(1000 * 512 + 8192), entries_(seed % 2 == 0 ? 4 : 33), tells_access_(seed % 3 == 0) {
+    settings_.admits_any_host = true;
+    settings_.spaces = {{3, {.unit = storage::UnitId{7}, .blocks = 1000, .block_shift = 9}}};
+    subsystem_ = *target_.add(*nvmeof::Subsystem::create(kName));
+    set();
   }
-  storage::Service& service() override { return portal_; }
+  storage::Service& service_of(std::uint32_t path) override { return portals_[path]; }
+  /// At least one path stays usable, or is so a little later.
+  void shake(sim::Random& random) override {
+    using State = nvmeof::AccessState;
+    constexpr State kStates[] = {State::optimized, State::non_optimized, State::inaccessible,
+                                 State::persistent_loss, State::change};
+    if (random.below(100) != 0) return;
+    for (State& state : states_) state = kStates[random.below(std::size(kStates))];
+    set();
+  }
   std::span<std::byte> disk() override { return disk_; }
-  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch) override {
+  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch,
+                                                std::uint32_t) override {
     return std::make_unique<nvmeof::Initiator>(
         nvmeof::Initiator::Settings{.subsystem = kName,
                                     .host = "nqn.2026-01.test:host",
@@ -66,26 +81,66 @@ class NvmeTarget final : public WorldTarget {
  private:
   static constexpr const char* kName = "nqn.2026-01.test:t3";
   std::vector<std::byte> disk_;
+  void set() {
+    settings_.access.clear();
+    for (std::size_t i = 0; tells_access_ && i < states_.size(); ++i)
+      settings_.access.push_back({kPlaces[i], {{1, states_[i]}}});
+    subsystem_->set(settings_);
+    target_.refresh(*subsystem_);
+  }
+  static inline const SocketAddress kPlaces[] = {*SocketAddress::parse("10.0.0.1", 4420),
+                                                 *SocketAddress::parse("10.0.0.2", 4420)};
   const std::uint16_t entries_;
+  const bool tells_access_;
+  std::array<nvmeof::AccessState, 2> states_{nvmeof::AccessState::optimized,
+                                             nvmeof::AccessState::optimized};
+  nvmeof::SubsystemSettings settings_;
   nvmeof::Target target_{nvmeof::Limits{}};
-  nvmeof::Portal portal_{target_, *SocketAddress::parse("10.0.0.1", 4420), 1024};
+  nvmeof::Subsystem* subsystem_ = nullptr;
+  nvmeof::Portal portals_[2]{{target_, kPlaces[0], 1024}, {target_, kPlaces[1], 1024}};
+};
+
+class SrpTarget final : public WorldTarget {
+ public:
+  explicit SrpTarget(std::uint64_t) {
+    for (const std::uint32_t path : {0u, 1u}) bench_.port->admit(initiator_of(path));
+  }
+  storage::Service& service_of(std::uint32_t) override { return service_; }
+  std::span<std::byte> disk() override { return bench_.disk; }
+  std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch,
+                                                std::uint32_t path) override {
+    return std::make_unique<srp::Initiator>(
+        srp::InitiatorSettings{.initiator = initiator_of(path), .target = srp::port_id(2)},
+        scratch);
+  }
+
+ private:
+  static srp::PortId initiator_of(std::uint32_t path) {
+    return srp::port_id(static_cast<std::uint8_t>(100 + path));
+  }
+  srp::TargetBench bench_{{.channels = 8, .channels_per_session = 1, .requests = 8}};
+  srp::Service service_{*bench_.ports};
 };
 
 template <typename Target>
-void run_worlds() {
+void run_worlds(std::uint32_t paths) {
   std::uint64_t sessions = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Target target(seed);
-    World world(seed, target);
+    World world(seed, target, paths);
     world.run(kAsks);
     sessions += world.sessions();
   }
-  EXPECT_GT(sessions, 2u * kSeeds);  // They were lost, and came back.
+  EXPECT_GT(sessions, 2u * paths * kSeeds);  // They were lost, and came back.
 }
 
-TEST(DiskWorld, NothingAnsweredIsLostByIser) { run_worlds<IserTarget>(); }
-TEST(DiskWorld, NothingAnsweredIsLostByNvme) { run_worlds<NvmeTarget>(); }
+TEST(DiskWorld, NothingAnsweredIsLostByIser) { run_worlds<IserTarget>(1); }
+TEST(DiskWorld, NothingAnsweredIsLostByNvme) { run_worlds<NvmeTarget>(1); }
+TEST(DiskWorld, NothingAnsweredIsLostBySrp) { run_worlds<SrpTarget>(1); }
+TEST(DiskWorld, NothingAnsweredIsLostByTwoPathsOfIser) { run_worlds<IserTarget>(2); }
+TEST(DiskWorld, NothingAnsweredIsLostByTwoPathsOfNvme) { run_worlds<NvmeTarget>(2); }
+TEST(DiskWorld, NothingAnsweredIsLostByTwoPathsOfSrp) { run_worlds<SrpTarget>(2); }
 
 }  // namespace
 }  // namespace verbatim::ulp::disk

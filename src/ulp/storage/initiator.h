@@ -74,6 +74,8 @@ struct DiskFacts {
   bool can_discard = false, can_write_zeroes = false;
   bool can_write_stable = false;  // FUA. Else `is_stable` is not asked for: flush after it.
   std::string name;               // "LIO-ORG ram0 4.0": what it says of itself.
+  /// Which disk it is, the same over all paths; empty: it does not say.
+  std::string identity{};
   /// Numbers of the target's units, if they alone were asked for: there is no disk then.
   std::vector<std::uint16_t> units{};
 };
@@ -83,6 +85,13 @@ struct DiskFacts {
 struct Failure {
   std::string words;
   bool is_final = false;
+};
+
+/// How well this session reaches the disk, as the target says (NVMe: asymmetric namespace access).
+enum class PathState : std::uint8_t {
+  optimized,
+  non_optimized,
+  none,  // Not now: no request is sent.
 };
 
 struct ConnectRequest {
@@ -139,6 +148,10 @@ class Initiator {
   virtual const DiskFacts* facts() const = 0;
   /// Why the engine has ended the session by a `Disconnect`; null: it has not.
   virtual const Failure* failure() const = 0;
+  /// May change with each input.
+  virtual PathState path_state() const { return PathState::optimized; }
+  /// The login has ended what the session before had under way: nothing of that is written later.
+  virtual bool ends_older() const { return false; }
 };
 
 }  // namespace verbatim::ulp::storage

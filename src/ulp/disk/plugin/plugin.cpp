@@ -27,7 +27,7 @@ namespace verbatim::ulp::disk {
 namespace {
 
 struct Plugin {
-  std::string url;
+  std::vector<std::string> urls;  // A path each.
   std::string socket;  // Of `verbatim disk`, which has the URI printed.
   UniqueFd output;     // There.
   Identity identity = own_identity();
@@ -103,7 +103,7 @@ void unload() { plugin_state.reset(); }
 
 int config(const char* key, const char* value) {
   const std::string_view name = key;
-  if (name == "url") return plugin_state->url = value, 0;
+  if (name == "url") return plugin_state->urls.emplace_back(value), 0;
   if (name == "initiator")
     return plugin_state->identity.iqn = plugin_state->identity.nqn = value, 0;
   if (name == "host-id") return set_host_id(value);
@@ -129,15 +129,16 @@ std::string in_uri(const std::string& path) {
 }
 
 int config_complete() {
-  if (plugin_state->url.empty()) return fail("which disk? Say url=iser://HOST/IQN/LUN");
-  auto target = parse_target(plugin_state->url, plugin_state->identity);
-  if (!target) return fail(target.error().text);
-  if (plugin_state->sessions > 1 && plugin_state->url.starts_with("srp"))
+  const std::vector<std::string>& urls = plugin_state->urls;
+  if (urls.empty()) return fail("which disk? Say url=iser://HOST/IQN/LUN");
+  auto targets = parse_paths(urls, plugin_state->identity);
+  if (!targets) return fail(targets.error().text);
+  if (plugin_state->sessions > 1 && urls.front().starts_with("srp"))
     return fail("sessions: an SRP target ends the older one of an initiator's two");
-  plugin_state->settings.url = plugin_state->url;
+  plugin_state->settings.url = urls.front();
   if (!plugin_state->socket.empty())
     plugin_state->settings.uri = "nbd+unix:///?socket=" + in_uri(plugin_state->socket);
-  plugin_state->settings.target = std::move(*target);
+  plugin_state->settings.targets = std::move(*targets);
   return 0;
 }
 
@@ -146,8 +147,8 @@ int after_fork() {
   for (int i = 0; i < plugin_state->sessions; ++i) {
     DiskSettings settings = plugin_state->settings;
     if (i > 0) {  // Another session of the same initiator; the first one is shown.
-      ++plugin_state->identity.session;
-      settings.target = *parse_target(plugin_state->url, plugin_state->identity);
+      plugin_state->identity.session += plugin_state->urls.size();
+      settings.targets = *parse_paths(plugin_state->urls, plugin_state->identity);
       settings.name.clear();
     }
     auto disk = DiskThread::start(std::move(settings));
@@ -241,7 +242,7 @@ int zero(void*, std::uint32_t bytes, std::uint64_t offset, std::uint32_t flags) 
 
 constexpr const char* kHelp =
     "[url=]URL            (required) iser://HOST[:PORT]/IQN/LUN or\n"
-    "                     nvme://HOST[:PORT]/NQN/NSID\n"
+    "                     nvme://HOST[:PORT]/NQN/NSID; again: another path to this disk\n"
     "initiator=NAME       our IQN or NQN (default: this machine's)\n"
     "auth=FILE            CHAP: userid and password, each with its value in a line;\n"
     "                     userid_mutual and password_mutual: the target's\n"

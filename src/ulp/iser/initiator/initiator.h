@@ -48,6 +48,8 @@ class Initiator final : public storage::Initiator {
   storage::Failure on_rejected(storage::Channel channel, int reason,
                                ByteSpan private_data) override;
   const storage::DiskFacts* facts() const override { return facts_ ? &*facts_ : nullptr; }
+  /// RFC 7143, 6.3.5: a session of the same ISID is reinstated.
+  bool ends_older() const override { return true; }
   const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
 
  private:

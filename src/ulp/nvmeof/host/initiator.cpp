@@ -21,6 +21,7 @@ constexpr std::uint32_t kArenaBytes = 4096;
 constexpr std::uint64_t kEnable = 0x460001, kShutDown = 0x464001;  // CC
 constexpr std::uint32_t kQueueCount = 0x07;                        // Of Set Features.
 constexpr CommandId kAdminId{1}, kKeepAliveId{2}, kPassedId{3};
+constexpr std::uint32_t kEventSettings = 0x0b, kAccessNotice = 1u << 11;  // Also of OAES.
 constexpr TimeNs kReadyAgain = 100 * kMillisecond;
 
 constexpr std::string_view kRejections[] = {
@@ -34,6 +35,26 @@ constexpr std::string_view kRejections[] = {
     "too few READs are allowed",
     "too many READs are asked for",
 };
+
+/// The same over all paths to a namespace.
+std::string identity_of(const Initiator::Settings& settings, const FoundNames& names,
+                        const FoundSpace& space) {
+  std::string text = fmt::format("{}/{}/{}", settings.subsystem,
+                                 names.serial.substr(0, names.serial.find_last_not_of(' ') + 1),
+                                 settings.namespace_id);
+  if (space.global_id == Uuid{}) return text;
+  text += '/';
+  for (const std::byte one : space.global_id)
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(one));
+  return text;
+}
+
+AdminCommand event_settings() {
+  AdminCommand command{.opcode = AdminOpcode::set_features};
+  command.dwords[0] = kEventSettings;
+  command.dwords[1] = kAccessNotice;
+  return command;
+}
 
 }  // namespace
 
@@ -170,6 +191,8 @@ ReceiveUse Initiator::on_message(Channel channel, const Message& message, TimeNs
 
 void Initiator::on_admin(const Completion& completion, TimeNs now, InitiatorOutput& out) {
   if (completion.command == kKeepAliveId) return static_cast<void>(is_asked_ = false);
+  if (completion.command == kAccessId && is_access_asked_) return on_access_log(completion);
+  if (completion.command == kEventId && access_group_ != 0) return on_event(completion, out);
   if (completion.command == kPassedId && std::exchange(is_passing_, false))
     return static_cast<void>(passed_answer_ = completion);
   const bool is_waited_for = step_ != Step::io_connect && step_ != Step::serving;
@@ -208,6 +231,12 @@ void Initiator::on_step(const Completion& completion, TimeNs now, InitiatorOutpu
       return identify(Step::space, IdentifyKind::space, settings_.namespace_id, out);
     case Step::space:
       return take_space(out);
+    case Step::access:
+      take_access();
+      if ((found_.notices & kAccessNotice) == 0) return begin_io(out);
+      return go(Step::events, event_settings(), out);
+    case Step::events:
+      return begin_io(out);
     case Step::shutdown:
       is_closing_ = true;
       out.on(kAdmin).push(Disconnect{""});
@@ -282,8 +311,11 @@ void Initiator::take_space(InitiatorOutput& out) {
       .can_discard = found_.can_discard && found_.capsule_bytes >= Command::kSize + 16,
       .can_write_zeroes = found_.can_write_zeroes,
       .can_write_stable = true,
-      .name = found_.name};
-  begin_io(out);
+      .name = found_.name,
+      .identity = identity_of(settings_, names_, space)};
+  if (!found_.tells_access || space.access_group == 0) return begin_io(out);
+  access_group_ = space.access_group;
+  go(Step::access, access_log(), out);
 }
 
 void Initiator::begin_io(InitiatorOutput& out) {
@@ -315,6 +347,7 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
         return entry.is_taken && elapsed(entry.sent_at, now) >= kCommandPatience;
       }))
     return close("the target does not answer a command within 30 s", false, out);
+  if (path_state() == storage::PathState::none) look_at_access(out);
   if (is_passing_ && elapsed(passed_at_, now) >= kCommandPatience)
     return close("the target does not answer a program's command within 30 s", false, out);
   if (settings_.keep_alive_ms == 0 || elapsed(asked_at_, now) < keep_alive()) return;

@@ -11,6 +11,7 @@
 #include "ulp/nvmeof/wire/command.h"
 #include "ulp/nvmeof/wire/connect.h"
 #include "ulp/nvmeof/wire/identify_data.h"
+#include "ulp/nvmeof/wire/log_pages.h"
 #include "ulp/storage/initiator.h"
 
 namespace verbatim::ulp::nvmeof {
@@ -63,6 +64,7 @@ class Initiator final : public storage::Initiator {
                                ByteSpan private_data) override;
   const storage::DiskFacts* facts() const override { return facts_ ? &*facts_ : nullptr; }
   const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
+  storage::PathState path_state() const override;
 
  private:
   /// What the admin queue waits for; then the I/O queue.
@@ -74,10 +76,14 @@ class Initiator final : public storage::Initiator {
     controller,
     queues,
     space,
+    access,
+    events,
     io_connect,
     serving,
     shutdown,
   };
+  /// Of asynchronous events, and of the log page of access states.
+  static constexpr CommandId kEventId{4}, kAccessId{5};
   static constexpr TimeNs kLook = kSecond;
   static constexpr TimeNs kLoginPatience = 15 * kSecond;
   static constexpr TimeNs kCommandPatience = 30 * kSecond;
@@ -101,6 +107,15 @@ class Initiator final : public storage::Initiator {
   void take_space(storage::InitiatorOutput& out);
   void begin_io(storage::InitiatorOutput& out);
 
+  // access.cpp: how the target reaches the namespace by this port.
+  AdminCommand access_log() const;
+  void take_access();
+  void on_access_log(const Completion& completion);
+  void look_at_access(storage::InitiatorOutput& out);
+  void wait_for_event(storage::InitiatorOutput& out);
+  void on_event(const Completion& completion, storage::InitiatorOutput& out);
+  void on_refused_access(Status status);
+
   void go(Step step, AdminCommand command, storage::InitiatorOutput& out);
   void ask_for(Step step, Property property, storage::InitiatorOutput& out);
   void set(Step step, std::uint64_t value, storage::InitiatorOutput& out);
@@ -123,6 +138,9 @@ class Initiator final : public storage::Initiator {
   std::uint16_t entries_;
   FoundController found_;
   FoundNames names_;
+  std::uint32_t access_group_ = 0;  // 0: the target tells no states.
+  AccessState access_ = AccessState::optimized;
+  bool is_access_asked_ = false;
   storage::DiskFacts known_;  // `facts_` when all is known.
   std::vector<Entry> io_;     // By the command's id, modulo the count.
   std::vector<std::uint16_t> free_;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Channel kIo{1};
 constexpr CommandId kPassedId{3};
+constexpr std::uint32_t kAccessNotice = 1u << 11;  // Of OAES.
 
 struct ErrorRow {
   Status status{};
@@ -31,7 +32,11 @@ constexpr ErrorRow kErrors[] = {
     {Status::lba_out_of_range, EINVAL},
     {Status::capacity_exceeded, ENOSPC},
     {Status{0x082}, EAGAIN},  // The namespace is not ready.
-    {Status{0x303}, EAGAIN},  // Its access changes (ANA).
+    // Another path is taken, or this one again.
+    {Status{0x300}, EAGAIN},  // Internal path error.
+    {Status::access_persistent_loss, EAGAIN},
+    {Status::access_inaccessible, EAGAIN},
+    {Status::access_transition, EAGAIN},
 };
 
 Opcode opcode_of(Kind kind) {
@@ -62,6 +67,7 @@ void Initiator::on_io(const Completion& completion, InitiatorOutput& out) {
       return close("I/O queue: " + words_of_connect(completion.status), false, out);
     step_ = Step::serving;
     facts_ = known_;
+    if ((found_.notices & kAccessNotice) != 0 && access_group_ != 0) wait_for_event(out);
     return;
   }
   if (completion.command == kPassedId && !settings_.has_disk && std::exchange(is_passing_, false))
@@ -75,6 +81,7 @@ void Initiator::on_io(const Completion& completion, InitiatorOutput& out) {
                  false, out);
   entry.is_taken = false;
   free_.push_back(index);
+  if (completion.status != Status::success) on_refused_access(completion.status);
   out.answers.push({entry.user, error_of(completion.status)});
 }
 

@@ -89,16 +89,23 @@ FoundController decode_controller(std::span<const std::byte, kIdentifyBytes> pag
           .capsule_bytes = has_offset ? 64 : load_le<std::uint32_t>(&page[1792]) * 16,
           .has_keyed_descriptors = (sgls & kKeyed) != 0,
           .can_discard = (commands & kDiscards) != 0,
-          .can_write_zeroes = (commands & kWriteZeroes) != 0};
+          .can_write_zeroes = (commands & kWriteZeroes) != 0,
+          .tells_access = (page[76] & std::byte{0x08}) != std::byte{},
+          .notices = load_le<std::uint32_t>(&page[92])};
 }
 
 FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page) {
   constexpr std::byte kFormat{0x0f};
   const std::size_t format = 128 + 4 * std::to_integer<std::size_t>(page[26] & kFormat);
+  Uuid id{};
+  std::ranges::copy(page.subspan(104, 16), id.begin());                                // NGUID
+  if (id == Uuid{}) std::ranges::copy(page.subspan(120, 8), std::span(id).begin() + 8);  // EUI-64
   return {.blocks = load_le<std::uint64_t>(page.data()),
           .block_shift = std::to_integer<std::uint8_t>(page[format + 2]),
           .metadata_bytes = load_le<std::uint16_t>(&page[format]),
-          .is_read_only = (page[99] & std::byte{1}) != std::byte{}};
+          .is_read_only = (page[99] & std::byte{1}) != std::byte{},
+          .access_group = load_le<std::uint32_t>(&page[92]),
+          .global_id = id};
 }
 
 FoundNames decode_names(std::span<const std::byte, kIdentifyBytes> page) {

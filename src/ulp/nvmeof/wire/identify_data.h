@@ -63,6 +63,8 @@ struct FoundController {
   std::uint32_t capsule_bytes = 64;  // IOCCSZ.
   bool has_keyed_descriptors = false;
   bool can_discard = false, can_write_zeroes = false;
+  bool tells_access = false;  // CMIC: how it reaches each group of namespaces (ANA).
+  std::uint32_t notices = 0;  // OAES
 };
 FoundController decode_controller(std::span<const std::byte, kIdentifyBytes> page);
 struct FoundSpace {
@@ -70,6 +72,8 @@ struct FoundSpace {
   std::uint8_t block_shift = 0;
   std::uint16_t metadata_bytes = 0;  // Of each block.
   bool is_read_only = false;
+  std::uint32_t access_group = 0;  // ANAGRPID
+  Uuid global_id{};                // NGUID, or EUI-64 behind zeroes. Zeroes: none.
 };
 FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page);
 /// What a controller says of itself in words, with the blanks that fill each.

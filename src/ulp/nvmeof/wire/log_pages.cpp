@@ -28,7 +28,9 @@ LogRequest log_request_of(const AdminCommand& command) {
 void put_log_request(const LogRequest& request, AdminCommand& command) {
   const std::uint64_t dwords = request.bytes / 4 - 1;
   command.opcode = AdminOpcode::get_log_page;
-  command.dwords = {static_cast<std::uint32_t>(dwords << 16) | raw(request.page),
+  const std::uint32_t flags =
+      (request.keeps_event ? 0x8000u : 0u) | (request.only_groups ? 0x0100u : 0u);
+  command.dwords = {static_cast<std::uint32_t>(dwords << 16) | flags | raw(request.page),
                     static_cast<std::uint32_t>(dwords >> 16),
                     static_cast<std::uint32_t>(request.offset),
                     static_cast<std::uint32_t>(request.offset >> 32)};
@@ -109,6 +111,19 @@ void put_access_group(std::uint32_t group, std::uint32_t spaces, std::uint64_t c
   out.put(changes);
   out.put(raw(state));
   for (int i = 0; i < 15; ++i) out.put(std::uint8_t{0});
+}
+
+std::optional<AccessState> decode_access_state(ByteSpan bytes, std::uint32_t group) {
+  constexpr std::size_t kHead = 16, kGroupBytes = 32;
+  if (bytes.size() < kHead) return {};
+  std::size_t at = kHead;
+  for (auto left = load_le<std::uint16_t>(&bytes[8]); left > 0; --left) {
+    if (at + kGroupBytes > bytes.size()) return {};
+    if (load_le<std::uint32_t>(&bytes[at]) == group)
+      return static_cast<AccessState>(std::to_integer<std::uint8_t>(bytes[at + 16]) & 0xf);
+    at += kGroupBytes + std::size_t{4} * load_le<std::uint32_t>(&bytes[at + 4]);
+  }
+  return {};
 }
 
 void encode_discovery_header(std::uint64_t generation, std::uint64_t entries, LogBlock out) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -107,7 +108,8 @@ struct DiscoveryEntry {
 void encode_discovery_header(std::uint64_t generation, std::uint64_t entries, LogBlock out);
 void encode(const DiscoveryEntry& entry, LogBlock out);
 
-/// As hosts read them.
+/// As hosts read them. How a group is reached, of what has come of the page; null: it does not say.
+std::optional<AccessState> decode_access_state(ByteSpan bytes, std::uint32_t group);
 struct DiscoveryHeader {
   std::uint64_t generation = 0;
   std::uint64_t entries = 0;

@@ -161,6 +161,9 @@ std::optional<DiskCommand> DiskProbe::command() const {
       command.cdb[2] = std::byte{0x3f};  // All pages: some units know no other.
       command.cdb[4] = std::byte{192};
       break;
+    case Step::designators:
+      command = inquiry(0x83, 255);
+      break;
     case Step::units:
       command = {.direction = DataDirection::from_target, .data_bytes = kDataBytesMax};
       command.cdb[0] = std::byte{0xa0};
@@ -209,6 +212,8 @@ void DiskProbe::take(ByteSpan data) {
       facts_.is_read_only = (byte(2) & kWriteProtected) != 0;
       facts_.can_write_stable = (byte(2) & kHasFua) != 0;
       return;
+    case Step::designators:
+      return take_designators(data);
     case Step::ready:
     case Step::done:
       return;
@@ -246,6 +251,24 @@ void DiskProbe::take_units(ByteSpan data) {
       std::min<std::size_t>(data.size(), kHead + load_be<std::uint32_t>(data.data()));
   for (std::size_t at = kHead; at + kUnit <= end; at += kUnit)
     facts_.units.push_back(load_be<std::uint16_t>(&data[at]) & 0x3fff);
+}
+
+/// Page 83h: designators, of which one names the unit for all the world (SPC-4, 7.8.6). The first
+/// of the best kind: NAA, EUI-64, a name, a vendor's.
+void DiskProbe::take_designators(ByteSpan data) {
+  constexpr std::uint8_t kKinds[] = {0x3, 0x2, 0x8, 0x1};
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(data[i]); };
+  std::ptrdiff_t best = std::ssize(kKinds);
+  for (std::size_t at = 4; at + 4 <= data.size() && at + 4 + byte(at + 3) <= data.size();
+       at += 4 + byte(at + 3)) {
+    const bool is_of_unit = (byte(at + 1) >> 4 & 0x3) == 0;
+    const auto kind = std::ranges::find(kKinds, byte(at + 1) & 0xf) - std::begin(kKinds);
+    if (!is_of_unit || kind >= best) continue;
+    best = kind;
+    facts_.identity.clear();
+    for (const std::byte one : data.subspan(at + 4, byte(at + 3)))
+      facts_.identity += fmt::format("{:02x}", std::to_integer<unsigned>(one));
+  }
 }
 
 /// Without the page: as much as one likes, and no zeroes by WRITE SAME.

@@ -63,6 +63,7 @@ class DiskProbe {
     limits,
     provisioning,
     mode,
+    designators,
     done,
     units,
   };
@@ -73,6 +74,7 @@ class DiskProbe {
   void take_capacity(ByteSpan data);
   void take_limits(ByteSpan data);
   void take_units(ByteSpan data);
+  void take_designators(ByteSpan data);
   void fail(std::string words, bool is_final) { failure_ = {std::move(words), is_final}; }
 
   Step step_ = Step::ready;

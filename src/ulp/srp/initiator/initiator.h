@@ -62,6 +62,7 @@ class Initiator final : public storage::Initiator {
   storage::Failure on_rejected(storage::Channel channel, int reason,
                                ByteSpan private_data) override;
   const storage::DiskFacts* facts() const override { return facts_ ? &*facts_ : nullptr; }
+  bool ends_older() const override { return !settings_.joins; }
   const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
 
  private:
