@@ -30,7 +30,10 @@ Result<OwnAddress> Addresses::own(const SocketAddress& address) const {
 
 Result<OwnAddress> Addresses::own(const Gid& gid) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (is_valid(i) && entries_[i].gid == gid) return entries_[i];
+    if (!is_valid(i) || entries_[i].gid != gid) continue;
+    OwnAddress own = entries_[i];
+    if (own.port != 1) own.address = entries_[0].address;
+    return own;
   }
   return refuse(EADDRNOTAVAIL, fmt::format("{} is no GID of this node", gid_text(gid)));
 }

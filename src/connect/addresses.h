@@ -16,7 +16,8 @@ namespace verbatim::connect {
 struct OwnAddress {
   SocketAddress address;  // Empty: connections do not use this GID.
   Gid gid;
-  std::uint8_t gid_index = 0;  // In the table that programs see.
+  std::uint8_t gid_index = 0;  // In the table that programs see,
+  std::uint8_t port = 1;       // of this port. InfiniBand: others than the first have no address.
 };
 
 /// Which loopback addresses mean the node itself, besides its own addresses.
@@ -46,7 +47,8 @@ class Addresses {
   /// Returns the entry of this address, whatever its port; fe80:: without a scope means that of any
   /// interface. EADDRNOTAVAIL if there is none.
   Result<OwnAddress> own(const SocketAddress& address) const;
-  /// Returns the entry of this GID. EADDRNOTAVAIL if there is none.
+  /// Returns the entry of this GID, with the node's address for a port that has none.
+  /// EADDRNOTAVAIL if there is none.
   Result<OwnAddress> own(const Gid& gid) const;
   /// Returns true for a loopback address that means the first of the node's own.
   bool is_own_loopback(const SocketAddress& address) const;

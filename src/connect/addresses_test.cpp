@@ -91,6 +91,19 @@ TEST(Addresses, AllAreListedOnce) {
             (std::vector{at("10.0.0.1"), at("fd00::1"), at("fe80::1%3")}));
 }
 
+/// InfiniBand: the node's address is at its first port; the GID of the second leads there, too.
+TEST(Addresses, APortWithoutAnAddressIsFoundByItsGidAlone) {
+  Addresses addresses(OwnLoopback::localhost);
+  const Gid first{{0xfe, 0x80, 1}}, second{{0xfe, 0x80, 2}};
+  addresses.add({.address = at("127.64.0.1"), .gid = first});
+  addresses.add({.address = {}, .gid = second, .port = 2});
+  EXPECT_EQ(addresses.own(second)->port, 2);
+  EXPECT_EQ(addresses.own(second)->address, at("127.64.0.1"));
+  EXPECT_EQ(addresses.own(at("127.64.0.1"))->gid, first);
+  EXPECT_EQ(addresses.source_for(at("127.64.0.9"))->port, 1);
+  EXPECT_EQ(addresses.all(AF_INET, true), std::vector{at("127.64.0.1")});
+}
+
 TEST(Addresses, WildcardsOfBothFamilies) {
   EXPECT_TRUE(is_wildcard(at("0.0.0.0")));
   EXPECT_TRUE(is_wildcard(at("::")));

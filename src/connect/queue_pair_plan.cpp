@@ -16,7 +16,7 @@ bool answers_reads(ibv_qp_type type) { return type == IBV_QPT_RC || type == IBV_
 
 int to_init(const QueuePairPlan& plan, ibv_qp_type type, ibv_qp_attr& attributes) {
   attributes.pkey_index = 0;
-  attributes.port_num = 1;
+  attributes.port_num = plan.port;
   const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   if (type == IBV_QPT_UD) {
     attributes.qkey = raw(plan.qkey);
@@ -77,6 +77,7 @@ std::uint8_t ack_timeout_of(std::uint8_t ack_delay, std::uint8_t packet_life_tim
 ibv_ah_attr address_vector(const cm::Path& path, std::uint8_t gid_index) {
   ibv_ah_attr address{.sl = path.service_level, .port_num = 1};
   if (const auto* const infiniband = std::get_if<InfinibandPath>(&path.remote)) {
+    address.port_num = infiniband->port;
     address.dlid = raw(infiniband->dlid);
     address.src_path_bits = static_cast<std::uint8_t>(raw(infiniband->slid) & kPathBits);
     address.static_rate = infiniband->static_rate;

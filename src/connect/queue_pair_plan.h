@@ -27,6 +27,7 @@ struct QueuePairPlan {
   std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry_count = 7;
   QKey qkey = kRdmaCmQKey;  // Of datagrams.
+  std::uint8_t port = 1;    // Of the device.
 };
 
 /// How long a queue pair waits for an acknowledgement of a peer whose device takes `ack_delay`,

@@ -130,6 +130,17 @@ TEST(QueuePairPlan, OverInfinibandThePeerIsALid) {
   EXPECT_EQ(address.port_num, 1);
 }
 
+TEST(QueuePairPlan, TheQueuePairIsOfThePortThatLeadsToThePeer) {
+  QueuePairPlan plan;
+  plan.port = 2;
+  plan.path.remote = InfinibandPath{.dlid = Lid{9}, .slid = Lid{6}, .port = 2, .grh = {}};
+  ibv_qp_attr attributes{};
+  ASSERT_TRUE(attributes_for(plan, IBV_QPT_RC, 0, IBV_QPS_INIT, attributes));
+  EXPECT_EQ(attributes.port_num, 2);
+  ASSERT_TRUE(attributes_for(plan, IBV_QPT_RC, 0, IBV_QPS_RTR, attributes));
+  EXPECT_EQ(attributes.ah_attr.port_num, 2);
+}
+
 TEST(QueuePairPlan, RtsSaysWhatThePeerHasAskedFor) {
   ibv_qp_attr attributes{};
   mask_of(IBV_QPT_RC, IBV_QPS_RTS, attributes);

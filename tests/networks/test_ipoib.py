@@ -78,6 +78,14 @@ class IpoibTest(unittest.TestCase):
     def ping(self, host, to, *options):
         self.on(host, "ping", "-c", "2", "-i", "0.2", "-W", "20", *options, to)
 
+    def wait_until_bound(self, host):
+        """A program of the host has bound a port of rdma_cm."""
+        def bound():
+            nodes = json.loads(self.bed.verbatim("status", "--json"))
+            return any(one.get("ports") for node in nodes if node.get("host") == host for one in node.get("programs", []))
+
+        wait_until(bound, SECONDS_MAX, f"a port of rdma_cm on {host}")
+
     def listen(self, host, group, gid, length):
         listener = self.start_on(host, sys.executable, "-c", LISTENER, group, str(length))
         wait_until(lambda: {"gid": gid, "joined": True, "receives": True} in self.shown(host)["groups"], SECONDS_MAX,

@@ -31,6 +31,17 @@ SECOND = {"H1": ("10.8.0.1", "fd08::1"), "H2": ("10.8.0.2", "fd08::2")}
 RULE = 'ACTION=="add", SUBSYSTEM=="net", DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="?*{tail}", NAME="{name}"\n'
 
 
+def commands_of_rdma_cm(own_gid, peer_gid):
+    """Servers and clients, by the addresses of the second ports, and by their GIDs (AF_IB)."""
+    (own, _), (peer, peer6) = SECOND["H1"], SECOND["H2"]
+    return ((f"rping -s -v -a {peer} -C 3", f"rping -c -v -a {peer} -C 3"),
+            (f"rping -s -v -a {peer6} -C 3", f"rping -c -v -a {peer6} -C 3"),
+            ("rping -s -v -C 3", f"rping -c -v -a {peer} -I {own} -C 3"),
+            ("udaddy", f"udaddy -s {peer}"),
+            (f"ucmatose -f gid -b {peer_gid}", f"ucmatose -f gid -b {own_gid} -s {peer_gid}"),
+            ("ib_write_bw -R -n 1000", f"ib_write_bw -R -n 1000 {peer}"))
+
+
 class IpoibOfTwoPorts(base.IpoibTest):
     def setUp(self):
         self.bed = self.make_bed(base.OPTIONS)
@@ -54,9 +65,41 @@ class IpoibOfTwoPorts(base.IpoibTest):
             counted = json.loads(self.on(listener, "ip", "-json", "-s", "link", "show", "ib1"))[0]["stats64"]
             self.assertGreater(counted["rx"]["packets"], 3)
             self.assertGreater(counted["tx"]["packets"], 3)
-        place = str(self.places["H1"].pid)
-        said = self.refusal("up", "--host", "H1", "--netns", place, "--name", "ib2", "--port", "2", *base.CONNECTED)
-        self.assertIn("port 1 alone", said)
+
+    def sent_by(self, host, port):
+        return int(self.bed.run(host, "cat", f"/sys/class/infiniband/verbatim0/ports/{port}/counters/port_xmit_packets"))
+
+    def test_second_ports_are_connected(self):
+        for host in base.HOSTS:
+            self.up(host, "--port", "2", *base.CONNECTED, name="ib1", addresses=SECOND[host])
+        for address, header in zip(SECOND["H2"], (28, 48)):
+            self.ping("H1", address, "-s", str(base.CONNECTED_MTU - header), "-M", "do")
+        shown = json.loads(self.bed.verbatim("ipoib", "show", "--json", "--host", "H1", "--port", "2"))
+        self.assertGreater(shown["counters"]["connected_sent"], 3)
+
+    def test_rdma_cm_by_addresses_of_second_ports(self):
+        """Beside interfaces of the first ports: what the programs send leaves by the second ones."""
+        for host in base.HOSTS:
+            self.up(host)
+        for mode in ((), base.CONNECTED):
+            for host in base.HOSTS:
+                self.up(host, "--port", "2", *mode, name="ib1", addresses=SECOND[host])
+            gids = [json.loads(self.bed.verbatim("ipoib", "show", "--json", "--host", host, "--name", "ib1"))["gid"]
+                    for host in ("H1", "H2")]
+            for server, client in commands_of_rdma_cm(*gids):
+                with self.subTest(server, mode=mode):
+                    self.expect_second_port(server, client)
+            for host in base.HOSTS:
+                self.bed.verbatim("ipoib", "down", "--host", host, "--name", "ib1")
+
+    def expect_second_port(self, server, client):
+        before = {port: self.sent_by("H1", port) for port in (1, 2)}
+        listens = self.bed.start("H2", *server.split())
+        self.wait_until_bound("H2")
+        self.bed.run("H1", *client.split())
+        self.assertEqual(listens.wait(base.SECONDS_MAX), 0)
+        sent = {port: self.sent_by("H1", port) - before[port] for port in (1, 2)}
+        self.assertGreater(sent[2], 3 * sent[1])
 
     def test_names_by_rules(self):
         self.up("H1")

@@ -74,14 +74,6 @@ class Bench(base.IpoibTest):
 
 
 class IpoibPrograms(Bench):
-    def wait_until_bound(self, host):
-        """A program of the host has bound a port of rdma_cm."""
-        def bound():
-            nodes = json.loads(self.bed.verbatim("status", "--json"))
-            return any(one.get("ports") for node in nodes if node.get("host") == host for one in node.get("programs", []))
-
-        wait_until(bound, SECONDS_MAX, f"a port of rdma_cm on {host}")
-
     def test_rdma_cm_by_the_interfaces_addresses(self):
         """The interfaces are in namespaces of their own; the programs are not."""
         for host in base.HOSTS:

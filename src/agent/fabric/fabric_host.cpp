@@ -115,11 +115,11 @@ Result<void> FabricHost::follow() {
   }
 }
 
-Result<UniqueFd> FabricHost::open_port() const {
+Result<UniqueFd> FabricHost::open_port(std::uint8_t port) const {
   auto connection = folder_.connect();
   if (!connection) return connection;
   const auto opened = protocol::ask<protocol::Opened>(
-      connection->get(), protocol::OpenPort{.host = text_of(guid_text(facts_.guid)), .port = 1});
+      connection->get(), protocol::OpenPort{.host = text_of(guid_text(facts_.guid)), .port = port});
   if (!opened) return std::unexpected(opened.error());
   return connection;
 }

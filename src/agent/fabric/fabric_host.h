@@ -37,8 +37,8 @@ class FabricHost {
   /// Takes the changes that are there. An error means that the fabric has ended.
   Result<void> follow();
 
-  /// A connection to port 1, by which rdma_cm connects: see fabric/protocol.
-  Result<UniqueFd> open_port() const;
+  /// A connection to one of its ports, by which rdma_cm connects: see fabric/protocol.
+  Result<UniqueFd> open_port(std::uint8_t port) const;
 
  private:
   FabricHost(std::string fabric, fabric::protocol::FabricFolder folder)

@@ -37,6 +37,7 @@ InfinibandPath path_in_subnet(const wire::CmPath& theirs, const InfinibandPath& 
           .slid = Lid{theirs.remote_lid},
           .service_level = theirs.service_level,
           .static_rate = theirs.packet_rate,
+          .port = from.port,
           .grh = from.grh};
 }
 
@@ -46,6 +47,7 @@ InfinibandPath path_through_router(const wire::CmPath& theirs, const InfinibandP
           .slid = from.slid,
           .service_level = from.service_level,
           .static_rate = theirs.packet_rate,
+          .port = from.port,
           .grh = GlobalRoute{.source = theirs.remote_gid,
                              .destination = theirs.local_gid,
                              .flow_label = theirs.flow_label,

@@ -81,6 +81,19 @@ TEST_F(InfinibandConnect, RequestNamesLidsAndBothSidesHaveThePath) {
   EXPECT_TRUE(cm.b.only<Established>());
 }
 
+TEST_F(InfinibandConnect, AnswersLeaveByThePortOfTheRequest) {
+  cm.listen();
+  ASSERT_TRUE(cm.a.engine.connect(to_b(), cm.now, cm.a.effects));
+  InfinibandPath sender = way(kLidB, kLidA);
+  sender.port = 2;
+  to_b_from(sender);
+  const auto told = cm.b.only<ConnectRequest>();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(std::get<InfinibandPath>(told->path.remote).port, 2);
+  ASSERT_TRUE(cm.b.engine.accept(told->connection, Bench::yes(), cm.now, cm.b.effects));
+  EXPECT_EQ(std::get<InfinibandPath>(std::get<SendMad>(cm.b.effects[0]).destination).port, 2);
+}
+
 TEST_F(InfinibandConnect, RequestThatNamesAnotherSenderIsRefused) {
   cm.listen();
   EXPECT_EQ(answer_to(to_b(), way(kLidB, Lid{5})), RejectReason::primary_lid);

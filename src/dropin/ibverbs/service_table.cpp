@@ -32,6 +32,7 @@ SocketAddress load(const sockaddr_storage& from) {
 
 VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
   static_assert(std::size(VerbatimNode{}.gids) >= arena::kNodeGidsMax);
+  static_assert(arena::kInfinibandPortsMax <= 2);  // A host has one GID at each.
   VerbatimNode out{};
   out.guid = node.guid;
   out.slot = slot;
@@ -47,12 +48,26 @@ VerbatimNode describe(const arena::Node& node, std::uint32_t slot) {
                                   : IBV_GID_TYPE_ROCE_V2;
   for (const arena::GidEntry& entry : node.gids) {
     VerbatimGid& gid = out.gids[out.gid_count++];
+    gid.port = 1;
     gid.gid = to_verbs(out.is_iwarp ? rnic_gid(node.mac) : entry.gid);
     const SocketAddress& address = entry.address;
     const bool is_for_connections = roce_version(address) == node.connection_version();
     store(is_for_connections ? address.with_port(0) : SocketAddress(), gid.address);
   }
+  for (std::size_t i = 1; i < node.network.infiniband.size(); ++i) {
+    const Gid gid = arena::gid_of(node.network.infiniband[i]);
+    out.gids[out.gid_count++] = {
+        .gid = to_verbs(gid), .address = {}, .port = static_cast<std::uint8_t>(i + 1)};
+  }
   return out;
+}
+
+/// As `VerbatimPortChange`.
+std::uint32_t valid_gids(const arena::Node& node) {
+  std::uint32_t bits = gids_in_use(node);
+  for (std::size_t i = 1; i < node.network.infiniband.size(); ++i)
+    bits |= 1u << (node.gids.size() + i - 1);
+  return bits;
 }
 
 int join(VerbatimNode* out) {
@@ -89,7 +104,7 @@ void set_events(const VerbatimEvents* events) {
              const arena::NetworkState& network = now.network;
              const VerbatimPortChange change{
                  .node = &node,
-                 .gids = gids_in_use(now),
+                 .gids = valid_gids(now),
                  .is_removed = before.is_present && !network.is_present,
                  .has_new_hardware_address =
                      network.is_present && before.hardware_address != network.hardware_address};

@@ -19,6 +19,7 @@ struct VerbatimGid {
   /// The IP address of the GID. Empty if connections do not use it, because it is of another RoCE
   /// version.
   sockaddr_storage address;
+  std::uint8_t port;
 };
 
 struct VerbatimNode {
@@ -32,7 +33,9 @@ struct VerbatimNode {
   bool is_infiniband;       // Of a fabric: `find_gid` and `find_path` say how to reach a peer.
   std::uint16_t pkey;       // InfiniBand: entry 0 of the port's P_Key table.
   std::uint32_t gid_count;
-  VerbatimGid gids[16];  // Entries are added at the end and never removed.
+  /// Entries are added at the end and never removed. InfiniBand: behind those of port 1, those of
+  /// the other ports, which have no address.
+  VerbatimGid gids[16];
 };
 
 struct VerbatimPortBinding {

@@ -126,7 +126,7 @@ void show_addresses(Id& id) {
   store(id.local, path.local_gid, id.own_services, id, address.src_storage);
   store(id.remote, path.remote_gid, connect::ServiceRange::of(id.service), id, address.dst_storage);
   if (!id.verbs.verbs) return;
-  id.verbs.port_num = 1;
+  id.verbs.port_num = id.connection.plan.port;
   address.addr.ibaddr.sgid = to_verbs(path.local_gid);
   address.addr.ibaddr.dgid = to_verbs(path.remote_gid);
   address.addr.ibaddr.pkey = htobe16(pkey_of(id));
@@ -139,6 +139,7 @@ void take_path(Id& id, const ibv_sa_path_rec& record) {
                                .slid = Lid{be16toh(record.slid)},
                                .service_level = record.sl,
                                .static_rate = record.rate,
+                               .port = id.connection.plan.port,
                                .grh = grh_of(record)};
   path.pkey = id.pkey = PKey{be16toh(record.pkey)};
   path.mtu = static_cast<Mtu>(record.mtu);

@@ -25,16 +25,16 @@ Result<ibv_context*> Manager::device() {
   return context_;
 }
 
-Result<std::uint16_t> Manager::pkey_index(PKey pkey) {
+Result<std::uint16_t> Manager::pkey_index(PKey pkey, std::uint8_t number) {
   if (!node_.is_infiniband || pkey == PKey{}) return std::uint16_t{0};
   const auto context = device();
   if (!context) return std::unexpected(context.error());
   ibv_port_attr port{};
-  if (const int error = ibv_query_port(*context, 1, &port)) return refuse(error, "no port");
+  if (const int error = ibv_query_port(*context, number, &port)) return refuse(error, "no port");
   std::vector<std::uint16_t> table;
   for (int i = 0; i < port.pkey_tbl_len; ++i) {
     __be16 entry = 0;
-    if (ibv_query_pkey(*context, 1, i, &entry) != 0) break;
+    if (ibv_query_pkey(*context, number, i, &entry) != 0) break;
     table.push_back(be16toh(entry));
   }
   const auto found = connect::partition_entry(table, pkey);
@@ -59,7 +59,7 @@ Result<void> Manager::attach_device(Id& id) {
   id.has_device = true;
   id.verbs.verbs = *context;
   id.verbs.pd = pd;
-  id.verbs.port_num = 1;
+  id.verbs.port_num = id.connection.plan.port;
   const std::lock_guard guard(lock);
   ids_of_device_.insert(&id);
   return {};

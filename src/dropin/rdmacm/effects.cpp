@@ -103,6 +103,8 @@ Id* Manager::request_for(connect::ListenerId listener_id, connect::ConnectionId 
   id->state = IdState::requested;
   id->connection.is_passive = true;
   id->connection.plan.path = path;
+  if (const auto* const lids = std::get_if<InfinibandPath>(&path.remote))
+    id->connection.plan.port = lids->port;
   id->connection.ends = ends;
   id->local = ends.empty() ? path.local.with_port(listener->local.port()) : ends.destination;
   id->remote = ends.empty() ? peer_of(path) : ends.source;

@@ -92,6 +92,7 @@ Result<void> use_source(Id& id, const Source& source) {
   connect::Path& path = id.connection.plan.path;
   path.local = source.own.address;
   path.local_gid = source.own.gid;
+  id.connection.plan.port = source.own.port;
   path.mtu = cm.active_mtu();
   id.local = source.ip.with_port(id.local.port());
   if (source.pkey != PKey{}) id.pkey = source.pkey;
@@ -114,7 +115,6 @@ SocketAddress address_in(const sockaddr_storage& storage) {
       .value_or(SocketAddress());
 }
 
-/// The host has one GID for connections, that of its first port.
 Result<Source> source_of(const VerbatimInterface& found) {
   const auto own = manager().addresses().own(to_gid(found.own));
   if (!own) return std::unexpected(own.error());
@@ -187,8 +187,11 @@ Result<connect::OwnAddress> find_source(const Id& id, Name& destination) {
   }
   // The addresses of a fabric's hosts are IPv4.
   const auto seen = is_infiniband_gid(destination) ? SocketAddress::ipv4({}) : address;
-  auto own =
-      id.has_device ? addresses.own(id.connection.plan.path.local) : addresses.source_for(seen);
+  const connect::Path& path = id.connection.plan.path;
+  const bool is_infiniband = manager().is_infiniband();
+  auto own = !id.has_device  ? addresses.source_for(seen)
+             : is_infiniband ? addresses.own(path.local_gid)
+                             : addresses.own(path.local);
   const bool same_family = own && own->address.family() == address.family();
   if (!own || same_family || is_infiniband_gid(destination)) return own;
   return refuse(ENODEV, "the source has another family than the destination");

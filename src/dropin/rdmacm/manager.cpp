@@ -84,9 +84,11 @@ Manager::Manager(const VerbatimServices* services, const VerbatimNode& node)
 void Manager::take_addresses(const VerbatimNode& node) {
   static_assert(connect::Addresses::kMax >= std::size(VerbatimNode{}.gids));
   for (std::size_t i = addresses_.size(); i < node.gid_count; ++i) {
-    addresses_.add({.address = load(node.gids[i].address),
-                    .gid = to_gid(node.gids[i].gid),
-                    .gid_index = static_cast<std::uint8_t>(node.is_iwarp ? 0 : i)});
+    addresses_.add(
+        {.address = load(node.gids[i].address),
+         .gid = to_gid(node.gids[i].gid),
+         .gid_index = static_cast<std::uint8_t>(node.is_iwarp || node.gids[i].port != 1 ? 0 : i),
+         .port = node.gids[i].port});
   }
 }
 

@@ -59,9 +59,9 @@ class Manager final : private connect::Host, private connect::Events {
   void forget_changes(Id& id) { ids_of_device_.erase(&id); }
   Result<ibv_context*> device();
   Result<ibv_xrcd*> domain_of_xrc();
-  /// InfiniBand: the P_Key table's index of a partition. 0: that of the port's first P_Key.
+  /// InfiniBand: the index of a partition in the P_Key table of a port. 0: that of its first P_Key.
   /// EINVAL: the port is not in the partition.
-  Result<std::uint16_t> pkey_index(PKey pkey);
+  Result<std::uint16_t> pkey_index(PKey pkey, std::uint8_t port = 1);
 
   /// These also require `lock`.
   void open(Id& id, connect::ConnectionId connection);

@@ -213,7 +213,7 @@ Result<int> attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr& attributes) 
   const ibv_qp_type type = id.is_datagram() ? IBV_QPT_UD : id.type();
   auto mask = connect::attributes_for(id.connection.plan, type, gid_index(id), state, attributes);
   if (!mask || state != IBV_QPS_INIT) return mask;
-  const auto pkey_index = manager().pkey_index(id.pkey);
+  const auto pkey_index = manager().pkey_index(id.pkey, id.connection.plan.port);
   if (!pkey_index) return std::unexpected(pkey_index.error());
   attributes.pkey_index = *pkey_index;
   return mask;

@@ -130,7 +130,12 @@ Result<void> ConnectionManager::begin(Entry& entry, const ServicePlace& to) {
     return refuse_errno("rdma_create_id");
   sockaddr_storage from{};
   const SocketAddress& source = entry.options->source;
-  if (!source.empty()) std::memcpy(&from, source.data(), source.size());
+  const auto* const infiniband = std::get_if<InfinibandService>(&to);
+  if (infiniband != nullptr && !source.empty()) {  // The GID of a port of this side.
+    from = to_sockaddr(InfinibandService{.gid = {source.ipv6_bytes()}, .pkey = infiniband->pkey});
+  } else if (!source.empty()) {
+    std::memcpy(&from, source.data(), source.size());
+  }
   sockaddr_storage address = to_sockaddr(to);
   if (rdma_resolve_addr(entry.id, source.empty() ? nullptr : reinterpret_cast<sockaddr*>(&from),
                         reinterpret_cast<sockaddr*>(&address), kResolveMs) == 0)

@@ -41,9 +41,20 @@ Result<std::uint32_t> register_agent(int port, wire::MadClass management_class,
 }  // namespace
 
 Result<std::unique_ptr<FabricManagement>> FabricManagement::open(const arena::Node& node) {
+  std::vector<Port> ports;
+  for (std::size_t number = 1; number <= node.network.infiniband.size(); ++number) {
+    auto port = open(node, static_cast<std::uint8_t>(number));
+    if (!port) return std::unexpected(port.error());
+    ports.push_back(std::move(*port));
+  }
+  return std::unique_ptr<FabricManagement>(new FabricManagement(std::move(ports)));
+}
+
+Result<FabricManagement::Port> FabricManagement::open(const arena::Node& node,
+                                                      std::uint8_t number) {
   auto connection = connect_to(node);
   if (!connection) return std::unexpected(connection.error());
-  protocol::OpenPort port{.port = 1};
+  protocol::OpenPort port{.port = number};
   protocol::put_text(port.host, fmt::format("{:#x}", node.guid));
   const auto opened = protocol::ask<protocol::Opened>(connection->get(), port);
   if (!opened) return std::unexpected(opened.error());
@@ -53,24 +64,38 @@ Result<std::unique_ptr<FabricManagement>> FabricManagement::open(const arena::No
   const auto sa = register_agent(connection->get(), wire::MadClass::subnet_administration,
                                  wire::AdministrationPacket::kClassVersion);
   if (!sa) return std::unexpected(sa.error());
-  return std::unique_ptr<FabricManagement>(
-      new FabricManagement(std::move(*connection), {.cm = *cm, .sa = *sa}));
+  return Port{.connection = std::move(*connection), .cm = *cm, .sa = *sa};
 }
 
 Result<void> FabricManagement::start(adapter::Progress& progress) {
-  return progress.watch(connection_.get(), [this, &progress] { receive(progress); });
+  for (const Port& port : ports_) {
+    auto watched = progress.watch(port.connection.get(),
+                                  [this, &progress, &port] { receive(progress, port); });
+    if (!watched) return watched;
+  }
+  return {};
+}
+
+Result<FabricManagement::Port*> FabricManagement::at(std::uint8_t number) {
+  if (number != 0 && number <= ports_.size()) return &ports_[number - 1u];
+  return refuse(EINVAL, fmt::format("the host has no port {}", number));
 }
 
 Result<void> FabricManagement::send_cm(const InfinibandPath& path, wire::MadSpan mad) {
-  const protocol::SentMad message{.record = {.agent = agents_.cm,
+  const auto port = at(path.port);
+  if (!port) return std::unexpected(port.error());
+  const protocol::SentMad message{.record = {.agent = (*port)->cm,
                                              .length = static_cast<std::uint32_t>(mad.size()),
                                              .address = protocol::management_address(path)}};
-  return protocol::send_mad(connection_.get(), message, mad, MSG_DONTWAIT);
+  return protocol::send_mad((*port)->connection.get(), message, mad, MSG_DONTWAIT);
 }
 
-Result<void> FabricManagement::ask(const arena::InfinibandPort& port,
+Result<void> FabricManagement::ask(const arena::Node& node, std::uint8_t number,
                                    const wire::AdministrationPacket& question, TimeNs timeout,
                                    OnAnswer on_answer) {
+  const auto by = at(number);
+  if (!by) return std::unexpected(by.error());
+  const arena::InfinibandPort& port = node.network.infiniband[number - 1u];
   if (port.sm_lid == Lid{}) return refuse(EAGAIN, "the port has no subnet manager yet");
   const auto query = [&] {
     const std::lock_guard guard(lock_);
@@ -79,7 +104,7 @@ Result<void> FabricManagement::ask(const arena::InfinibandPort& port,
   if (!query) return std::unexpected(query.error());
   const auto each_ms = static_cast<std::uint32_t>(timeout / kMillisecond / kTries);
   const protocol::SentMad message{
-      .record = {.agent = agents_.sa,
+      .record = {.agent = (*by)->sa,
                  .timeout_ms = std::max(each_ms, std::uint32_t{1}),
                  .retries = kTries - 1,
                  .length = wire::kMadBytes,
@@ -87,7 +112,7 @@ Result<void> FabricManagement::ask(const arena::InfinibandPort& port,
                                                           .slid = port.lid,
                                                           .service_level = port.sm_service_level,
                                                           .grh = std::nullopt})}};
-  auto sent = protocol::send_mad(connection_.get(), message, query->datagram, MSG_DONTWAIT);
+  auto sent = protocol::send_mad((*by)->connection.get(), message, query->datagram, MSG_DONTWAIT);
   if (sent) return sent;
   const std::lock_guard guard(lock_);
   queries_.remove(query->number);
@@ -95,24 +120,24 @@ Result<void> FabricManagement::ask(const arena::InfinibandPort& port,
 }
 
 /// Called by the background thread.
-void FabricManagement::receive(adapter::Progress& progress) {
+void FabricManagement::receive(adapter::Progress& progress, const Port& port) {
   for (;;) {
-    const auto incoming = receiver_.receive(connection_.get(), MSG_DONTWAIT);
+    const auto incoming = receiver_.receive(port.connection.get(), MSG_DONTWAIT);
     if (!incoming && incoming.error().code == EAGAIN) return;
     if (!incoming) {
-      progress.unwatch(connection_.get());
+      progress.unwatch(port.connection.get());
       return end();
     }
-    on_message(incoming->bytes);
+    on_message(port, incoming->bytes);
   }
 }
 
-void FabricManagement::on_message(ByteSpan bytes) {
+void FabricManagement::on_message(const Port& port, ByteSpan bytes) {
   if (const auto member = protocol::decode<protocol::MulticastMember>(bytes)) {
     return on_member(*member);
   }
   const auto mad = protocol::decode_mad(bytes, protocol::MessageType::received_mad);
-  if (mad) on_mad(*mad);
+  if (mad) on_mad(port, *mad);
 }
 
 Result<void> FabricManagement::join_group(std::uint32_t membership,
@@ -124,7 +149,7 @@ Result<void> FabricManagement::join_group(std::uint32_t membership,
     const std::lock_guard guard(lock_);
     groups_.emplace(membership, std::move(on_group));
   }
-  auto sent = protocol::send(connection_.get(), request, -1, MSG_DONTWAIT);
+  auto sent = protocol::send(ports_.front().connection.get(), request, -1, MSG_DONTWAIT);
   if (sent) return sent;
   const std::lock_guard guard(lock_);
   groups_.erase(membership);
@@ -137,7 +162,7 @@ void FabricManagement::leave_group(std::uint32_t membership) {
     if (groups_.erase(membership) == 0) return;
   }
   const protocol::LeaveMulticast request{.membership = membership};
-  if (const auto sent = protocol::send(connection_.get(), request); !sent) {
+  if (const auto sent = protocol::send(ports_.front().connection.get(), request); !sent) {
     log(LogLevel::info, "a multicast group is not left: {}", sent.error().text);
   }
 }
@@ -155,8 +180,8 @@ void FabricManagement::on_member(const protocol::MulticastMember& member) {
   on_group(wire::decode<wire::MulticastRecord>(std::as_bytes(std::span(member.record))));
 }
 
-void FabricManagement::on_mad(const protocol::MadMessage& message) {
-  if (message.record.agent != agents_.sa) return;
+void FabricManagement::on_mad(const Port& port, const protocol::MadMessage& message) {
+  if (message.record.agent != port.sa) return;
   const auto answer = [&] {
     const std::lock_guard guard(lock_);
     return queries_.take(message.inline_bytes, protocol::answered(message.record));

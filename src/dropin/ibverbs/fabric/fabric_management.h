@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "adapter/progress/progress.h"
 #include "arena/node.h"
@@ -20,9 +22,9 @@
 
 namespace verbatim::dropin {
 
-/// A program's own access to queue pair 1 of its host, through the fabric's daemon. It sends
-/// messages of the communication manager, whose answers come by the agent, and asks the subnet
-/// administrator. Any thread may call it.
+/// A program's own access to queue pair 1 of its host's ports, through the fabric's daemon. It
+/// sends messages of the communication manager, whose answers come by the agent, and asks the
+/// subnet administrator. Any thread may call it.
 class FabricManagement {
  public:
   /// Called once by the background thread; with ENETDOWN if the fabric has ended.
@@ -36,35 +38,37 @@ class FabricManagement {
   static Result<std::unique_ptr<FabricManagement>> open(const arena::Node& node);
   /// The background thread takes answers from now on.
   Result<void> start(adapter::Progress& progress);
-  /// Called first in a forked child: the parent's connection is closed there.
-  void close_in_child() { connection_.reset(); }
+  /// Called first in a forked child: the parent's connections are closed there.
+  void close_in_child() { ports_.clear(); }
 
   Result<void> send_cm(const InfinibandPath& path, wire::MadSpan mad);
-  /// Asks the subnet administrator of the port. EAGAIN: it has no subnet manager; ENOBUFS: too many
-  /// questions wait.
-  Result<void> ask(const arena::InfinibandPort& port, const wire::AdministrationPacket& question,
-                   TimeNs timeout, OnAnswer on_answer);
-  /// The port joins the group for this program, until `leave_group`. `components`: which fields of
+  /// Asks the subnet administrator of a port of the node, by its number. EAGAIN: it has no subnet
+  /// manager; ENOBUFS: too many questions wait.
+  Result<void> ask(const arena::Node& node, std::uint8_t port,
+                   const wire::AdministrationPacket& question, TimeNs timeout, OnAnswer on_answer);
+  /// Port 1 joins the group for this program, until `leave_group`. `components`: which fields of
   /// `wanted` count. `membership`: a number of the caller that none of its groups has.
   Result<void> join_group(std::uint32_t membership, const wire::MulticastRecord& wanted,
                           std::uint64_t components, OnGroup on_group);
   void leave_group(std::uint32_t membership);
 
  private:
-  struct Agents {
+  /// A connection to the daemon, and numbers of agents in it.
+  struct Port {
+    UniqueFd connection;
     std::uint32_t cm = 0;
     std::uint32_t sa = 0;
   };
-  FabricManagement(UniqueFd connection, Agents agents)
-      : connection_(std::move(connection)), agents_(agents) {}
-  void receive(adapter::Progress& progress);
-  void on_message(ByteSpan bytes);
-  void on_mad(const fabric::protocol::MadMessage& message);
+  static Result<Port> open(const arena::Node& node, std::uint8_t number);
+  explicit FabricManagement(std::vector<Port> ports) : ports_(std::move(ports)) {}
+  Result<Port*> at(std::uint8_t number);
+  void receive(adapter::Progress& progress, const Port& port);
+  void on_message(const Port& port, ByteSpan bytes);
+  void on_mad(const Port& port, const fabric::protocol::MadMessage& message);
   void on_member(const fabric::protocol::MulticastMember& member);
   void end();
 
-  UniqueFd connection_;
-  const Agents agents_;  // Their numbers in the connection.
+  std::vector<Port> ports_;  // From port 1 on; they stay.
   fabric::protocol::Receiver receiver_;
   std::mutex lock_;  // Protects what follows; not held during `OnAnswer` and `OnGroup`.
   mad::AdministratorQueries queries_;

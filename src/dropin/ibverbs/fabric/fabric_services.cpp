@@ -1,5 +1,6 @@
 #include "dropin/ibverbs/fabric/fabric_services.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <future>
@@ -61,6 +62,14 @@ wire::PathQuery query_of(const VerbatimPathQuery& query, PKey pkey) {
   return own;
 }
 
+/// The number of the port that has the GID; else 1.
+std::uint8_t port_with(const arena::Node& node, const Gid& gid) {
+  const auto& ports = node.network.infiniband;
+  const auto found = std::ranges::find_if(
+      ports, [&](const arena::InfinibandPort& port) { return arena::gid_of(port) == gid; });
+  return found == ports.end() ? 1 : static_cast<std::uint8_t>(found - ports.begin() + 1);
+}
+
 ibv_sa_mcmember_rec record_of(const wire::MulticastRecord& record) {
   return {.mgid = to_verbs(record.group),
           .port_gid = to_verbs(record.port),
@@ -105,9 +114,8 @@ Result<wire::MulticastRecord> ask_for_group(Program& program, const Gid& gid) {
                                       .components = wire::MulticastRecord::kGroup};
   set_data(question, wire::MulticastRecord{.group = gid});
   std::promise<Answer> promise;
-  auto asked =
-      program.management->ask(program.client->node().network.infiniband.front(), question, kTimeout,
-                              [&](const Answer& answer) { promise.set_value(answer); });
+  auto asked = program.management->ask(program.client->node(), 1, question, kTimeout,
+                                       [&](const Answer& answer) { promise.set_value(answer); });
   if (!asked) return std::unexpected(asked.error());
   const Answer answer = promise.get_future().get();
   if (!answer) return std::unexpected(answer.error());
@@ -160,9 +168,11 @@ int find_interface(const sockaddr* source, const sockaddr* destination, Verbatim
 int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint64_t tag) {
   return with_program("rdma_resolve_route", [&](Program& program) -> Result<void> {
     VERBATIM_ASSERT(program.management);  // The caller has checked `is_infiniband`.
-    const arena::InfinibandPort port = program.client->node().network.infiniband.front();
+    const arena::Node node = program.client->node();
+    const std::uint8_t number = port_with(node, to_gid(query->source));
+    const arena::InfinibandPort& port = node.network.infiniband[number - 1u];
     return program.management->ask(
-        port, question_for(query_of(*query, pkey_of(*query, port))),
+        node, number, question_for(query_of(*query, pkey_of(*query, port))),
         query->timeout_ms * kMillisecond, [=](const Result<wire::AdministrationPacket>& answer) {
           const auto found = mad::path_in(answer);
           if (!found) return on_path(tag, refused("rdma_resolve_route", found.error()), nullptr);

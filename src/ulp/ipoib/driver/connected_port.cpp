@@ -26,10 +26,11 @@ constexpr QueueSizes kReceiving{
 }  // namespace
 
 Result<std::unique_ptr<ConnectedPort>> ConnectedPort::create(rdma::Driver& driver,
-                                                             DatagramQueue& queue, Qpn datagrams,
-                                                             PKey pkey, Events events) {
+                                                             DatagramQueue& queue,
+                                                             const HardwareAddress& own, PKey pkey,
+                                                             Events events) {
   std::unique_ptr<ConnectedPort> port(
-      new ConnectedPort(driver, queue, datagrams, pkey, std::move(events)));
+      new ConnectedPort(driver, queue, own, pkey, std::move(events)));
   if (auto listens = port->listen(); !listens) return std::unexpected(listens.error());
   return port;
 }
@@ -37,7 +38,7 @@ Result<std::unique_ptr<ConnectedPort>> ConnectedPort::create(rdma::Driver& drive
 Result<void> ConnectedPort::listen() {
   for (const std::uint64_t form : {kServiceOfLinux, kServiceOfIetf}) {
     const auto listener = driver_.listen(
-        rdma::InfinibandService{.service = service_of(datagrams_, form), .pkey = pkey_}, kBacklog);
+        rdma::InfinibandService{.service = service_of(own_.qpn, form), .pkey = pkey_}, kBacklog);
     if (listener) continue;
     return refuse(EPROTONOSUPPORT,
                   fmt::format("connected mode: {}. Linux's rdma_cm has no service ids but those of "
@@ -48,14 +49,14 @@ Result<void> ConnectedPort::listen() {
 }
 
 PrivateData ConnectedPort::offer() const {
-  return to_private_data(encode({.datagrams = datagrams_, .receive_bytes = kReceiveBytes}));
+  return to_private_data(encode({.datagrams = own_.qpn, .receive_bytes = kReceiveBytes}));
 }
 
 void ConnectedPort::connect(const Connect& wanted) {
   const auto connection = driver_.connect(
       rdma::InfinibandService{
           .service = service_of(wanted.to.qpn), .gid = wanted.to.gid, .pkey = pkey_},
-      {.source = {},
+      {.source = SocketAddress::ipv6(own_.gid.bytes),
        .reads = {.initiator = 0, .responder = 0},
        .sizes = kSending,
        .private_data = offer()});

@@ -30,7 +30,8 @@ class ConnectedPort {
   /// Listens. EPROTONOSUPPORT: with a card, whose rdma_cm takes no service ids but ports'. All
   /// outlive it.
   static Result<std::unique_ptr<ConnectedPort>> create(rdma::Driver& driver, DatagramQueue& queue,
-                                                       Qpn datagrams, PKey pkey, Events events);
+                                                       const HardwareAddress& own, PKey pkey,
+                                                       Events events);
 
   void connect(const Connect& wanted);
   /// False: there was no room, or no connection any more.
@@ -48,18 +49,15 @@ class ConnectedPort {
   std::size_t arrivals() const { return arrivals_.count(); }
 
  private:
-  ConnectedPort(rdma::Driver& driver, DatagramQueue& queue, Qpn datagrams, PKey pkey, Events events)
-      : driver_(driver),
-        queue_(queue),
-        datagrams_(datagrams),
-        pkey_(pkey),
-        events_(std::move(events)) {}
+  ConnectedPort(rdma::Driver& driver, DatagramQueue& queue, const HardwareAddress& own, PKey pkey,
+                Events events)
+      : driver_(driver), queue_(queue), own_(own), pkey_(pkey), events_(std::move(events)) {}
   Result<void> listen();
   PrivateData offer() const;
 
   rdma::Driver& driver_;
   DatagramQueue& queue_;
-  const Qpn datagrams_;
+  const HardwareAddress own_;
   const PKey pkey_;
   const Events events_;
   Arrivals arrivals_;

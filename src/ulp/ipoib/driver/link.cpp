@@ -97,8 +97,7 @@ Result<void> Link::check_connected_mode() const {
                   "cards from ConnectX-4 on have Enhanced IPoIB, which has no connected mode: use "
                   "'--mode datagram', or another device profile");
   }
-  if (options_.port == 1) return {};
-  return refuse(EOPNOTSUPP, "rdma_cm connects by port 1 alone: use '--mode datagram' on others");
+  return {};
 }
 
 Result<void> Link::open_subnet() {
@@ -254,7 +253,7 @@ Result<void> Link::make_port(const wire::MulticastRecord& record) {
 
 Result<void> Link::take_connections() {
   auto connected = ConnectedPort::create(
-      *driver_, *queue_, own_.qpn, options_.pkey,
+      *driver_, *queue_, own_, options_.pkey,
       {.on_connected =
            [this](PeerId peer, ByteSpan private_data) {
              sender_->on_connected(peer, private_data, loop_.now(), out_);

@@ -41,7 +41,10 @@ std::optional<AddressAnswers::Answer> Link::find(const AddressAnswers::Question&
     if (itself) itself->peer = own_.gid;
     return itself;
   }
-  const NextHop next = kernel_.next_hop(destination);
+  // What is not bound leaves by the interface that the routes name; fe80:: is behind each.
+  const bool is_by_routes = source.empty() && !destination.is_link_local();
+  const NextHop next =
+      is_by_routes ? kernel_.next_hop_by_route(destination) : kernel_.next_hop(destination);
   if (next.kind != NextHop::Kind::neighbour) {
     return refuse(EHOSTUNREACH,
                   fmt::format("{} has no route to {}", interface_.name(), destination.ip_text()));

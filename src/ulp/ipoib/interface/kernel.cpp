@@ -113,7 +113,8 @@ bool Kernel::take_answer(Visit visit) {
   }
 }
 
-NextHop Kernel::next_hop(const SocketAddress& destination) {
+/// Asked by an interface, the kernel takes an address that no route leads to for a neighbour there.
+NextHop Kernel::next_hop(const SocketAddress& destination, bool is_by_this) {
   const std::uint8_t family = destination.is_ipv4() ? AF_INET : AF_INET6;
   Question question(
       RTM_GETROUTE, 0,
@@ -121,8 +122,9 @@ NextHop Kernel::next_hop(const SocketAddress& destination) {
             .rtm_dst_len = destination.is_ipv4() ? std::uint8_t{32} : std::uint8_t{128}},
       ++sequence_);
   question.add(RTA_DST, destination);
-  question.add(RTA_OIF, &index_, sizeof index_);
+  if (is_by_this) question.add(RTA_OIF, &index_, sizeof index_);
   NextHop next;
+  int by = 0;
   const auto take = [&](const nlmsghdr& message) {
     const auto* const route = body_of<rtmsg>(message);
     if (message.nlmsg_type != RTM_NEWROUTE || route == nullptr) return;
@@ -131,6 +133,7 @@ NextHop Kernel::next_hop(const SocketAddress& destination) {
     next.kind = NextHop::Kind::neighbour;
     next.hop = destination;
     for_each_attribute<rtmsg>(message, [&](const rtattr* attribute) {
+      if (attribute->rta_type == RTA_OIF) std::memcpy(&by, RTA_DATA(attribute), sizeof by);
       if (attribute->rta_type == RTA_GATEWAY) next.hop = address_in(attribute, family);
       if (attribute->rta_type == RTA_PREFSRC) next.source = address_in(attribute, family);
       if (attribute->rta_type != RTA_VIA) return;  // An IPv4 route by an IPv6 router (RFC 5549).
@@ -143,7 +146,7 @@ NextHop Kernel::next_hop(const SocketAddress& destination) {
       next.source = {};
     });
   };
-  if (!ask(question.bytes()) || !take_answer(take)) return {};
+  if (!ask(question.bytes()) || !take_answer(take) || by != index_) return {};
   if (next.hop.empty() && next.kind == NextHop::Kind::neighbour) return {};
   return next;
 }

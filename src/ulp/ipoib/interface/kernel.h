@@ -18,8 +18,12 @@ class Kernel {
   /// addresses and routes.
   Kernel(int interface_index, UniqueFd questions, UniqueFd changes);
 
-  /// The kernel answers at once.
-  NextHop next_hop(const SocketAddress& destination);
+  /// Of a packet that leaves by this interface. The kernel answers at once.
+  NextHop next_hop(const SocketAddress& destination) { return next_hop(destination, true); }
+  /// Nothing, too, for what leaves by another interface of the namespace.
+  NextHop next_hop_by_route(const SocketAddress& destination) {
+    return next_hop(destination, false);
+  }
   std::vector<SocketAddress> addresses();
   /// An IPv6 address with a prefix of 64 bits. Without effect where the kernel has no IPv6.
   void add_address(const SocketAddress& ipv6);
@@ -38,6 +42,7 @@ class Kernel {
   Changes take_changes();
 
  private:
+  NextHop next_hop(const SocketAddress& destination, bool is_by_this);
   bool ask(ByteSpan question);
   /// Calls `visit(const nlmsghdr&)` for each message of the answer; false: it is an error.
   template <typename Visit>
