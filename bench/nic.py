@@ -26,7 +26,6 @@ work does not count.
 | what | card | beside it | ratio | aim | met |
 |---|---|---|---|---|---|
 """
-NOT_YET = "not measured: no node uses such a function yet"
 BRIDGE = """
 ip link add br1 type bridge
 ip link set br1 up
@@ -85,18 +84,36 @@ class Pair:
         server.wait(20)
         return told["end"]["sum_received"]["bits_per_second"] / 1e9
 
+    def node(self, number):
+        return [self.setup.verbatim, "run", "--node", f"{self.names[number]}n", "--address",
+                f"{self.network}.{number + 1}", "--"]
+
+    def server(self):
+        """Where perftest's own TCP connection leads."""
+        return f"{self.network}.2"
+
     def write_bw(self, seconds):
         """GB/s of RoCE between two nodes."""
-        def node(number):
-            return [self.setup.verbatim, "run", "--node", f"{self.names[number]}n", "--address",
-                    f"{self.network}.{number + 1}", "--"]
-
         words = ["ib_write_bw", "-x", "1", "-s", "65536", "-F", "-D", str(max(2, seconds))]
-        server = self.start(1, *node(1), *words)
+        server = self.start(1, *self.node(1), *words)
         until(lambda: ":18515" in self.run(1, "ss", "-lnt"), "ib_write_bw does not listen")
-        told = self.run(0, *node(0), *words, f"{self.network}.2")
+        told = self.run(0, *self.node(0), *words, self.server())
         server.wait(30)
         return float(re.search(r"^ *65536 .*", told, re.MULTILINE)[0].split()[3]) * 1.048576e-3
+
+
+class Rings(Pair):
+    """Functions that are rings of memory: nodes where Open vSwitch is."""
+
+    def words(self, number, *words):
+        return list(words)
+
+    def node(self, number):
+        return [self.setup.verbatim, "run", "--node", f"{self.names[number]}n", "--address", f"{self.network}.{number + 3}",
+                "--function", f"ovs/{self.names[number]}", "--"]
+
+    def server(self):
+        return "127.0.0.1"
 
 
 def text_of(values, form="{:.3g}"):
@@ -121,14 +138,15 @@ def plain(what, values, aim, least, form="{:.3g}"):
 
 
 def between_functions(build, options):
-    setup = SetUp(build)
-    found = {name: [] for name in ("card", "software", "bridge", "per_second", "roce_card", "roce_bridge")}
+    setup = SetUp(build, words=["--vfs", "4", "--rings", "vf2,vf3"])
+    found = {name: [] for name in ("card", "software", "bridge", "per_second", "roce_card", "roce_bridge", "roce_rings")}
     setup.up(f"dpdk-extra={DPDK.format(1024)}", "per-port-memory=true")
     try:
         setup.switch("bash", "-euc", BRIDGE)
         setup.switch("bash", "-euc", SOFTWARE)
         card, bridge, software = (Pair(setup, names, network) for names, network in (
             (("vf0", "vf1"), "10.9.0"), (("b0", "b1"), "10.8.0"), (("t0", "t1"), "10.7.0")))
+        rings = Rings(setup, ("vf2", "vf3"), "10.9.0")
         for pair in (card, bridge, software):
             pair.reach()
         setup.warm_up()
@@ -142,13 +160,14 @@ def between_functions(build, options):
             found["software"].append(software.iperf(options.seconds))
             found["roce_card"].append(card.write_bw(options.seconds))
             found["roce_bridge"].append(bridge.write_bw(options.seconds))
+            found["roce_rings"].append(rings.write_bw(options.seconds))
     finally:
         setup.down()
     return [row("`iperf3`, Gb/s, beside Open vSwitch in software with `net_tap`", found["card"], found["software"], 6, True),
             row("the same beside a Linux bridge with veth", found["card"], found["bridge"], 0.7, True),
             plain("GB for a second of the card's processor time, in these runs", found["per_second"], 2.5, True),
             row("`ib_write_bw` 64 KiB, GB/s, beside a Linux bridge", found["roce_card"], found["roce_bridge"], 0.75, True),
-            f"| the same over functions that are rings | {NOT_YET} | | | at least 3 × the TAPs | |"]
+            row("the same over functions that are rings, beside the TAPs", found["roce_rings"], found["roce_card"], 3, True)]
 
 
 def figures(program):
@@ -192,6 +211,21 @@ def million_rules(build, options):
                   [each["driver_us"] + each["card_us"] for each in told], 2.7, False)]
 
 
+def frames(build, options):
+    """Of 4,200 bytes, from ring to ring, by a rule for all."""
+    script = f"""export XDG_RUNTIME_DIR=$(mktemp -d)
+{build}/bin/verbatim nic up --vfs 2 --rings vf0,vf1 --socket $XDG_RUNTIME_DIR/card.sock >/dev/null
+coproc {build}/bin/offload_cable $XDG_RUNTIME_DIR/card.sock 1 2
+read -r -u ${{COPROC[0]}}
+for i in $(seq {options.rounds}); do
+  {build}/bin/function_ends $XDG_RUNTIME_DIR/card.sock/vf0 $XDG_RUNTIME_DIR/card.sock/vf1 {options.seconds}
+done
+{build}/bin/verbatim nic down"""
+    told = subprocess.run(["unshare", "-Urnm", "bash", "-c", script], text=True, check=True, stdout=subprocess.PIPE).stdout
+    return [plain("frames of 4,200 bytes, ring to ring, GB/s", [float(gigabytes) for gigabytes in re.findall(r"([\d.]+) GB/s", told)],
+                  20, True)]
+
+
 def memory(build):
     """Resident, of a card without rules."""
     script = f"""export XDG_RUNTIME_DIR=$(mktemp -d)
@@ -222,7 +256,8 @@ def main():
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        rows = [*between_functions(build, options), *tables(build, options), *million_rules(build, options), *memory(build)]
+        rows = [*between_functions(build, options), *tables(build, options), *million_rules(build, options), *frames(build, options),
+                *memory(build)]
     text = HEAD.format(processors=os.cpu_count(), rounds=options.rounds, load=f"{load:.0f}") + "\n".join(rows) + "\n"
     print(text)
     if options.write:

@@ -28,7 +28,7 @@ _verbatim_other_command() {
 
 _verbatim() {
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command="" word
-  local node_options="--node --address --protocol --roce --device --profile --path" common="-h --help --version"
+  local node_options="--node --address --protocol --roce --device --profile --function --path" common="-h --help --version"
   COMPREPLY=()
   for ((word = 1; word < COMP_CWORD; ++word)); do
     case ${COMP_WORDS[word]} in
@@ -117,7 +117,7 @@ _verbatim() {
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;
-    "nic ovs") _verbatim_reply "up down shell host -- --vfs --mode $common" "$current" ;;
+    "nic ovs") _verbatim_reply "up down shell host -- --vfs --rings --mode $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json --fabric --host $node_options $common" "$current" ;;

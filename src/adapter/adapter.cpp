@@ -286,7 +286,10 @@ Result<void> Adapter::link_gid(const port::GidEntry& entry, int receive_socket) 
     return {};
   }
   const int socket = node().is_iwarp() ? -1 : receive_socket;
-  auto link = port::make_roce_link(entry.address, node().interface_index, buffers_, socket);
+  const auto& function = membership_.function;
+  auto link = function != nullptr
+                  ? port::make_function_link(entry.address, function)
+                  : port::make_roce_link(entry.address, node().interface_index, buffers_, socket);
   if (!link) return std::unexpected(link.error());
   if (auto heard = listen((*link)->descriptors()); !heard) return heard;
   progress_->between_passes([&] { port().add_gid(entry, std::move(*link)); });

@@ -15,6 +15,7 @@
 #include "base/types.h"
 #include "link/link.h"
 #include "port/port.h"
+#include "port/roce_link.h"
 #include "region/adoption/memory_file.h"
 #include "wire/subnet/notice.h"
 
@@ -43,6 +44,8 @@ struct Membership {
   /// One for each GID, of its address: those of one address share it. Borrowed: they outlive the
   /// adapter. Over iWARP they are not used.
   std::vector<int> receive_sockets;
+  /// The node's interface is a function of a card: no sockets then. Null: the kernel's.
+  std::shared_ptr<port::NodeFunction> function;
   std::vector<InfinibandEnd> infiniband;  // One for each port. None: RoCE or iWARP, with one port.
   int event_fd = -1;               // Readable when the agent says something; -1: none. Not owned.
   std::function<void()> on_event;  // Called by the background thread then.

@@ -93,7 +93,8 @@ Result<void> Adapter::open_ethernet() {
       gids, [](const port::GidEntry& entry) { return entry.address.is_ipv4(); });
   return steering_.open({.interface = std::string(node().interface),
                          .interface_index = node().interface_index,
-                         .address = ipv4 != gids.end() ? ipv4->address : gids.front().address},
+                         .address = ipv4 != gids.end() ? ipv4->address : gids.front().address,
+                         .function = std::string(node().function.view())},
                         node().mac);
 }
 

@@ -26,7 +26,8 @@ constexpr std::string_view kHelp =
 It is started by the first program of a node and leaves half a second after the last.
 
 usage: verbatimd [--node NAME] [--address IP[,IP...]] [--protocol NAME] [--roce VERSION[,VERSION]]
-                 [--device NAME] [--profile NAME] [--fabric NAME] [--host NAME] [--stay]
+                 [--device NAME] [--profile NAME] [--fabric NAME] [--host NAME]
+                 [--function SOCKET/VF] [--stay]
   --node NAME       the node (default: local)
   --address IP,...  its addresses (default: those of the first network interface for node 'local',
                     else an address of the loopback interface that follows from the name)
@@ -37,6 +38,7 @@ usage: verbatimd [--node NAME] [--address IP[,IP...]] [--protocol NAME] [--roce 
   --profile NAME    the device whose limits it has (default: verbatim)
   --host NAME       the host of an InfiniBand fabric that it is: no address of its own then
   --fabric NAME     the fabric of the host (default: default)
+  --function SOCKET/VF  the function of a card that is its interface: needs --address
   --stay            serve until a signal comes, also without programs: for systemd
   --ready-fd N      close descriptor N when ready; log into the runtime folder
   --help, --version
@@ -50,8 +52,8 @@ struct CommandLine {
 };
 
 /// Options that are keys of a node's file, too: `getopt_long` gives 256 and the index.
-constexpr std::array<const char*, 7> kSettings{"address", "protocol", "roce", "device",
-                                               "profile", "fabric",   "host"};
+constexpr std::array<const char*, 8> kSettings{"address", "protocol", "roce", "device",
+                                               "profile", "fabric",   "host", "function"};
 constexpr int kFirstSetting = 256;
 
 Result<CommandLine> parse(int argc, char** argv) {

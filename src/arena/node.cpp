@@ -48,6 +48,7 @@ Result<Node> checked(const Node& node) {
   good.firmware.make_printable();
   good.fabric.make_printable();
   good.host.make_printable();
+  good.function.make_printable();
   return good;
 }
 

@@ -76,6 +76,9 @@ struct Node {
   InplaceText<63> fabric{};
   InplaceText<64> host{};
   std::uint64_t fabric_id = 0;
+  /// The function of a card that is the node's interface, as `SOCKET/vf2`; empty: the kernel's.
+  /// Then nothing is bound to the addresses.
+  InplaceText<127> function{};
   pid_t agent_pid = 0;
   /// This changes while the node lives. Addresses and GIDs are only added, at the end: those that
   /// no interface has are marked here, so that each finds its index again.
@@ -84,8 +87,10 @@ struct Node {
   /// RC queue pairs alone, which only streams connect.
   bool is_iwarp() const { return protocol == config::WireProtocol::iwarp; }
   bool is_infiniband() const { return protocol == config::WireProtocol::infiniband; }
-  /// Sockets that each program has: one for each address, and none of a fabric's host.
-  std::size_t socket_count() const { return is_infiniband() ? 0 : addresses.size(); }
+  /// Sockets that each program has: one for each address, and none on a fabric or a function.
+  std::size_t socket_count() const { return has_sockets() ? addresses.size() : 0; }
+  bool has_sockets() const { return !is_infiniband() && !has_function(); }
+  bool has_function() const { return !function.empty(); }
   /// That the communication manager uses.
   RoceVersion connection_version() const { return roce_version(addresses.front()); }
   bool has_room() const { return !addresses.full() && !gids.full(); }

@@ -14,6 +14,7 @@
 #include "agent/client/client.h"
 #include "base/files/dapl_registry.h"
 #include "base/net/address.h"
+#include "cli/nic/function.h"
 #include "cli/text/preload_word.h"
 #include "config/node_config.h"
 
@@ -118,6 +119,11 @@ Result<Variables> variables_for(const NodeChoice& choice, const std::string& dro
       return std::unexpected(fits.error());
     }
     variables.emplace_back(config::find_key(key)->variable, **value);
+  }
+  if (choice.function) {
+    const auto function = nic::place_of(*choice.function);
+    if (!function) return std::unexpected(function.error());
+    variables.emplace_back("VERBATIM_FUNCTION", *function);
   }
   if (choice.path) {
     if (std::ranges::find(kPaths, *choice.path) == kPaths.end()) {

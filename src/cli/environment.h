@@ -20,6 +20,7 @@ struct NodeChoice {
   std::optional<std::string> device;    // A name or a rule: "mlx5_0", "NAME_GUID".
   std::optional<std::string> profile;   // "connectx-7".
   std::optional<std::string> path;      // "wire".
+  std::optional<std::string> function;  // Of a card: "vf2", "CARD/vf2".
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

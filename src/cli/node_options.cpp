@@ -21,6 +21,8 @@ void add_node_options(CLI::App& command, NodeChoice& choice) {
       ->type_name("NAME");
   command.add_option("--profile", choice.profile, "Limits: verbatim, connectx-7, rxe or tiny")
       ->type_name("NAME");
+  command.add_option("--function", choice.function, "A card's function as its interface: CARD/vf2")
+      ->type_name("VF");
   command.add_option("--path", choice.path, "On this machine: auto (default), wire or direct")
       ->type_name("NAME");
 }

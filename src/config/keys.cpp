@@ -178,6 +178,21 @@ Result<void> set_host(std::string_view value, NodeConfig& config) {
   return {};
 }
 
+/// The socket's path must be absolute: agents run elsewhere.
+Result<void> set_function(std::string_view value, NodeConfig& config) {
+  constexpr std::size_t kLengthMax = 127;
+  const auto slash = value.rfind('/');
+  const bool fits = value.starts_with('/') && value.size() <= kLengthMax && slash != 0 &&
+                    value.substr(slash).starts_with("/vf");
+  if (!fits) {
+    return refuse(EINVAL, fmt::format("'{}' is no function of a card: /PATH/OF/ITS/SOCKET/vf2 is; "
+                                      "'verbatim nic show' tells the socket",
+                                      value));
+  }
+  config.function = value;
+  return {};
+}
+
 std::vector<Key> make_keys() {
   using Config = const NodeConfig&;
   constexpr std::uint32_t kAny = ~0u;
@@ -197,6 +212,8 @@ std::vector<Key> make_keys() {
        [](Config c) { return c.fabric; }},
       {"host", "VERBATIM_HOST", "host of the fabric: the node is on InfiniBand", nullptr, set_host,
        [](Config c) { return c.host; }},
+      {"function", "VERBATIM_FUNCTION", "function of a card that is its interface: SOCKET/vf2",
+       nullptr, set_function, [](Config c) { return c.function; }},
       {"memlock", "", "yes: registered memory counts against ulimit -l", nullptr, set_memlock,
        [](Config c) { return std::string(c.enforces_memlock ? "yes" : "no"); }},
       {"profile", "VERBATIM_PROFILE", "the device whose limits it has", nullptr, set_profile,

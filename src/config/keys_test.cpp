@@ -117,5 +117,15 @@ TEST(Keys, HostIsOfAFabric) {
   EXPECT_EQ(apply("fabric", "a/b", config).error().code, EINVAL);
 }
 
+TEST(Keys, FunctionIsBelowTheSocketOfACard) {
+  NodeConfig config;
+  ASSERT_TRUE(apply("function", "/run/user/1/card.sock/vf2", config));
+  EXPECT_EQ(config.function, "/run/user/1/card.sock/vf2");
+  for (const char* wrong : {"", "vf2", "/vf2", "card.sock/vf2", "/run/card.sock", "/run/card/up"}) {
+    EXPECT_EQ(apply("function", wrong, config).error().code, EINVAL) << wrong;
+  }
+  EXPECT_EQ(apply("function", "/" + std::string(130, 'x') + "/vf2", config).error().code, EINVAL);
+}
+
 }  // namespace
 }  // namespace verbatim::config

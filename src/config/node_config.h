@@ -27,6 +27,7 @@ struct NodeConfig {
   std::string firmware{profile->firmware};
   bool enforces_memlock = false;
   std::string fabric = "default";  // The fabric of `host`.
+  std::string function;            // Of a card, as its interface: "SOCKET/vf2"; empty: none.
   std::string host;                // A host of a fabric, by its name or GUID; empty: none.
 };
 

@@ -10,6 +10,7 @@ import action_checks
 import end_checks
 import flow_checks
 import load_checks
+import node_checks
 import port_checks
 from setup import DPDK, SetUp, run, skip_without
 
@@ -33,6 +34,9 @@ CHECKS = {check.__name__: (check, settings) for check, *settings in (
     [port_checks.ports_are_plugged_again],
     [load_checks.full_card_leaves_the_rest_to_software, "max-idle=3000"],
     [load_checks.new_flows_fill_the_card, "n-offload-threads=4", "max-idle=3000"],
+    [node_checks.nodes_on_rings_are_offloaded],
+    [node_checks.rules_decide_on_nodes],
+    [node_checks.nodes_go_on_without_vswitch],
     [end_checks.next_card_gets_all_rules],
     [end_checks.next_vswitchd_connects],
     [end_checks.paused_revalidators_hinder_no_end],
@@ -49,11 +53,12 @@ def main():
     failed = 0
     for name in sys.argv[2:] or CHECKS:
         check, settings = CHECKS[name]
+        words = node_checks.RINGS if check.__module__ == node_checks.__name__ else ()
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = folder
             if check in SMALL_CARDS:
                 load_checks.small_card(SMALL_CARDS[check])
-            failed += run(SetUp(build), [check], settings)
+            failed += run(SetUp(build, words=words), [check], settings)
     return failed
 
 

@@ -32,8 +32,9 @@ def until(condition, words):
 class SetUp:
     """Where Open vSwitch is and where the functions are, and what the bridge's ports are called."""
 
-    def __init__(self, build, mode="host"):
-        self.verbatim, self.mode = f"{build}/bin/verbatim", mode
+    def __init__(self, build, mode="host", words=()):
+        """`words`: more options of `nic ovs up`."""
+        self.verbatim, self.mode, self.words = f"{build}/bin/verbatim", mode, words
         self.machines = "host" if mode == "dpu" else "shell"
         self.functions = ["pf0vf0", "pf0vf1"] if mode == "dpu" else ["vf0", "vf1"]
         self.ports = ["p0", "pf0hpf", *self.functions] if mode == "dpu" else ["up0", *self.functions]
@@ -42,7 +43,7 @@ class SetUp:
 
     def up(self, *settings):
         """`settings`: other_config of Open vSwitch, KEY=VALUE."""
-        self.command("up", "--mode", self.mode, "--", *settings)
+        self.command("up", "--mode", self.mode, *self.words, "--", *settings)
 
     def down(self):
         process = self.process()

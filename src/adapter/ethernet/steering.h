@@ -45,6 +45,7 @@ class Steering final : public Source {
 
   /// Called in a pass: receives what has arrived.
   std::size_t receive(TimeNs now) override;
+  bool begin_sleep() override { return !receiving_ || port_->begin_sleep(); }
 
  private:
   struct FrameDelivery {

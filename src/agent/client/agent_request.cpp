@@ -89,6 +89,8 @@ Result<WantedNode> wanted_node(const AgentOptions& options) {
   wanted.fabric = options.fabric;
   wanted.host = options.host;
   wanted.host.make_printable();  // As the node has it.
+  wanted.function = options.function;
+  wanted.function.make_printable();
   const auto folders = config::config_folders();
   const auto values = folders ? config::resolve(options.node, *folders, options.settings())
                               : std::unexpected(folders.error());

@@ -28,6 +28,7 @@ Result<AgentOptions> AgentOptions::from_environment() {
     if (setting.key == "profile") options.profile = setting.value;
     if (setting.key == "fabric") options.fabric = setting.value;
     if (setting.key == "host") options.host = setting.value;
+    if (setting.key == "function") options.function = setting.value;
   }
   if (!options.host.empty()) {
     if (options.fabric.empty()) options.fabric = config::NodeConfig().fabric;
@@ -51,6 +52,7 @@ std::vector<config::Setting> AgentOptions::settings() const {
   add("profile", profile);
   add("fabric", host.empty() ? "" : fabric);
   add("host", host);
+  add("function", function);
   return all;
 }
 

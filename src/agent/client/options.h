@@ -25,13 +25,14 @@ struct AgentOptions {
   std::string profile;                   // Wanted; empty: whatever the node has.
   std::string fabric{};                  // Of `host`; empty: the default one.
   std::string host{};                    // Wanted host of a fabric; empty: whatever the node has.
+  std::string function{};                // Wanted function of a card; empty: whatever it has.
   /// Path of verbatimd; empty: found beside the library or program that holds this code, else in
   /// PATH.
   std::string agent_program;
 
   /// From VERBATIM_NODE, VERBATIM_ADDRESS (comma separated), VERBATIM_ROCE, VERBATIM_PROTOCOL,
-  /// VERBATIM_DEVICE, VERBATIM_PROFILE, VERBATIM_FABRIC, VERBATIM_HOST and VERBATIMD. On a host
-  /// the node is the host's: `node_of_host`. EINVAL where malformed.
+  /// VERBATIM_DEVICE, VERBATIM_PROFILE, VERBATIM_FABRIC, VERBATIM_HOST, VERBATIM_FUNCTION and
+  /// VERBATIMD. On a host the node is the host's: `node_of_host`. EINVAL where malformed.
   static Result<AgentOptions> from_environment();
 
   /// What is wanted, as an agent's command line has it: these have priority over the node's file.

@@ -13,21 +13,41 @@ Result<std::unique_ptr<SocketPort>> SocketPort::create(const Node& node,
                                                        std::span<const UniqueFd> sockets,
                                                        OnMad on_mad) {
   std::unique_ptr<SocketPort> port(new SocketPort(node.interface_index, std::move(on_mad)));
-  for (std::size_t i = 0; i < sockets.size(); ++i) {
-    if (auto added = port->add(node.addresses[i], sockets[i].get()); !added) {
+  if (node.has_function()) {
+    // Slot 0: who asks for the node's addresses is answered here.
+    auto function = port::open_function(node.function.view(), 0, kLocalQpnBits, true);
+    if (!function) return std::unexpected(function.error());
+    port->function_ = std::move(*function);
+  }
+  for (std::size_t i = 0; i < node.addresses.size(); ++i) {
+    const int socket = i < sockets.size() ? sockets[i].get() : -1;
+    if (auto added = port->add(node.addresses[i], socket); !added) {
       return std::unexpected(added.error());
     }
   }
+  port->receive();
   return port;
 }
 
 Result<void> SocketPort::add(const SocketAddress& address, int socket) {
   if (port_.gids().size() == port::kGidsMax) return refuse(ENOSPC, "too many addresses");
   // One socket to send from is enough: what the agent says is little.
-  auto link = port::make_roce_link(address, interface_index_, buffers_, socket, 1);
+  auto link = function_ != nullptr
+                  ? port::make_function_link(address, function_)
+                  : port::make_roce_link(address, interface_index_, buffers_, socket, 1);
   if (!link) return std::unexpected(link.error());
   port_.add_gid({gid_of(address), address}, std::move(*link));
   return {};
+}
+
+/// What is in shared memory makes its descriptor readable only if it has been said that this thread
+/// sleeps. A flood leaves the others their turn: it comes again.
+void SocketPort::receive() {
+  constexpr int kRoundsMax = 16;
+  for (int round = 0; round < kRoundsMax; ++round) {
+    port_.receive(monotonic_now());
+    if (port_.begin_sleep()) return;
+  }
 }
 
 void SocketPort::on_packets(std::span<const wire::Packet> packets, const Path& from, const Path& to,

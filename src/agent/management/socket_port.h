@@ -14,11 +14,12 @@
 #include "observe/counters.h"
 #include "port/port.h"
 #include "port/receiver.h"
+#include "port/roce_link.h"
 #include "wire/mad/management_packet.h"
 
 namespace verbatim::agent {
 
-/// Over RoCE: on the sockets of slot 0.
+/// Over RoCE: on the sockets of slot 0, or on a card's function.
 class SocketPort final : public ManagementPort, private port::Receiver {
  public:
   /// The sockets, one for each of the node's addresses, are borrowed.
@@ -28,7 +29,7 @@ class SocketPort final : public ManagementPort, private port::Receiver {
 
   std::vector<int> fds() const override { return port_.descriptors(); }
   Result<void> add(const SocketAddress& address, int socket) override;
-  void receive() override { port_.receive(monotonic_now()); }
+  void receive() override;
   void send(std::uint32_t address, const Path& path, wire::MadSpan mad) override;
 
  private:
@@ -41,6 +42,7 @@ class SocketPort final : public ManagementPort, private port::Receiver {
 
   const std::uint32_t interface_index_;
   const OnMad on_mad_;
+  std::shared_ptr<port::NodeFunction> function_;  // Null: the kernel's sockets.
   const std::shared_ptr<link::UdpReceiver> buffers_ = std::make_shared<link::UdpReceiver>();
   observe::PortCounters counters_;  // Nobody reads them: programs have their own.
   port::Port port_;                 // Its GIDs are the node's addresses, in their order.

@@ -60,7 +60,7 @@
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 17;
+inline constexpr std::uint16_t kProtocolVersion = 18;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -130,7 +130,8 @@ struct WantedNode {
   DeviceNameText device{};  // A name or a rule; empty: whatever the node has.
   ProfileText profile{};    // Empty: whatever the node has.
   InplaceText<63> fabric{};
-  InplaceText<64> host{};  // Of `fabric`; empty: whatever the node has.
+  InplaceText<64> host{};       // Of `fabric`; empty: whatever the node has.
+  InplaceText<127> function{};  // Of a card; empty: whatever the node has.
 };
 
 struct Hello {

@@ -32,6 +32,9 @@
 /// The agent: one thread that handles the messages of programs and commands, and their ends.
 namespace verbatim::agent {
 
+/// What the node of an interface or function claims, so that no other one has it.
+std::string interface_claim(const Node& node);
+
 class Server {
  public:
   struct Options {
@@ -132,6 +135,9 @@ class Server {
   Result<void> reopen_fabric(const Node& node);
   void on_fabric_change();
 
+  // The node on a card's function: server_function.cpp.
+  Result<Node> node_on_function(const config::NodeConfig& wanted);
+
   // Changes of the network: see server_port.cpp.
   Result<void> watch_interfaces();
   void look_at_port();
@@ -177,6 +183,7 @@ class Server {
   Result<void> check_protocol(const WantedNode& wanted) const;
   Result<void> check_device(const WantedNode& wanted) const;
   Result<void> check_host(const WantedNode& wanted) const;
+  Result<void> check_function(const WantedNode& wanted) const;
   Result<void> on_open_bindings(Connection& connection, Incoming& incoming);
   Result<void> on_binding_request(Connection& connection, const Incoming& incoming);
   Result<void> welcome(Connection& connection, Program program, const UniqueFd& lock);

@@ -169,6 +169,16 @@ Result<void> Server::check_host(const WantedNode& wanted) const {
                             place(node.fabric, node.host), place(wanted.fabric, wanted.host)));
 }
 
+Result<void> Server::check_function(const WantedNode& wanted) const {
+  const Node& node = slots_->node();
+  if (wanted.function.empty() || wanted.function == node.function) return {};
+  return refuse(EEXIST,
+                fmt::format("node '{}' runs already, {} (asked for: function {})", node.name,
+                            node.has_function() ? fmt::format("on function {}", node.function)
+                                                : std::string("on no card's function"),
+                            wanted.function));
+}
+
 /// Another node is one whose values differ, defaults included.
 Result<void> Server::become_wanted(const WantedNode& wanted) {
   const bool is_wanted = wanted.configuration == configuration_ && configuration_ != 0;
@@ -181,6 +191,7 @@ Result<void> Server::become_wanted(const WantedNode& wanted) {
   if (auto same = check_versions(wanted); !same) return same;
   if (auto same = check_protocol(wanted); !same) return same;
   if (auto same = check_device(wanted); !same) return same;
+  if (auto same = check_function(wanted); !same) return same;
   return check_host(wanted);
 }
 

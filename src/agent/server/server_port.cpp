@@ -25,6 +25,7 @@ Result<void> Server::watch_interfaces() {
 void Server::look_at_port() {
   if (recovering()) return;
   if (fabric_) return set_network(fabric_->network());
+  if (slots_->node().has_function()) return set_network(slots_->node().network);
   const auto interfaces = read_interfaces();
   if (!interfaces) return log(LogLevel::warn, "{}", interfaces.error().text);
   look_for_addresses(*interfaces);

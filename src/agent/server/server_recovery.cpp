@@ -41,6 +41,7 @@ Result<Node> Server::choose_identity() {
   if (!wanted) return std::unexpected(wanted.error());
   configuration_ = config::digest_of(*wanted);
   if (fabric_) return fabric_->node(options_.node, wanted->config);
+  if (!wanted->config.function.empty()) return node_on_function(wanted->config);
   auto interfaces = read_interfaces();
   if (!interfaces) return std::unexpected(interfaces.error());
   const auto may_be_interface = [this](const Interface& interface) {
@@ -63,7 +64,7 @@ Result<void> Server::claim_addresses(const Node& node) {
       auto taken = claims_.take_address(address, Claims::IdleOwner::ends);
       if (!taken) return taken;
     }
-    if (node.is_infiniband()) continue;  // Nothing is bound to it.
+    if (!node.has_sockets()) continue;  // Nothing is bound to it.
     if (auto free = await_free(address, deadline); !free) return free;
   }
   return {};
@@ -112,7 +113,7 @@ Result<void> Server::recover(Incoming& rejoin) {
     }
   }
   // The node goes on under the interface's own MAC where it has it: see identify.
-  claims_.take_interface(std::string(slots_->node().interface), Claims::IdleOwner::keeps);
+  claims_.take_interface(interface_claim(slots_->node()), Claims::IdleOwner::keeps);
   has_served_ = true;
   rejoined_until_ = monotonic_now() + kRejoinTime;
   early_requests_.on_listeners_unknown(monotonic_now());

@@ -26,6 +26,7 @@ constexpr const char* kExamples =
     "  verbatim nic ovs shell -- ip netns exec vf0 ping -c 3 10.9.0.2\n"
     "  verbatim nic ovs shell -- ovs-appctl dpctl/dump-flows type=offloaded\n"
     "  verbatim nic ovs down\n"
+    "  verbatim nic ovs up --vfs 4 --rings vf2,vf3\n"
     "  verbatim nic ovs up --mode dpu -- n-offload-threads=4\n"
     "  verbatim nic ovs host -- ip netns exec vf0 ping -c 3 10.9.0.2";
 
@@ -33,6 +34,7 @@ struct Form {
   std::string what;
   std::string functions = "2";
   std::string mode = "host";
+  std::string rings;
 };
 
 /// Becomes the script: returns only if that fails.
@@ -49,7 +51,7 @@ int ovs(const Form& form, const std::vector<std::string>& after_dashes) {
     return kExitFailure;
   }
   std::vector<std::string> words{*program, form.what};
-  if (is_up) words.insert(words.end(), {form.functions, form.mode});
+  if (is_up) words.insert(words.end(), {form.functions, form.mode, form.rings});
   if (is_up || is_shell) words.insert(words.end(), after_dashes.begin(), after_dashes.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -70,6 +72,8 @@ void add_ovs(CLI::App& nic, const std::vector<std::string>& after_dashes, int& e
       ->add_option("--mode", form->mode,
                    "host (the default), or dpu: the functions are on its host")
       ->type_name("MODE");
+  command->add_option("--rings", form->rings, "Functions of memory, for nodes: vf2,vf3")
+      ->type_name("VF,...");
   command->footer(kExamples);
   command->callback([form, after_dashes, &exit_status] { exit_status = ovs(*form, after_dashes); });
 }

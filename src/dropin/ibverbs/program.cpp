@@ -65,7 +65,7 @@ std::vector<int> sockets_by_gid(const agent::AgentClient& client) {
   const arena::Node node = client.node();
   const std::vector<int> by_address = client.sockets();
   std::vector<int> sockets;
-  if (by_address.empty()) return sockets;  // A host of a fabric has none.
+  if (by_address.empty()) return sockets;  // On a fabric, or on a card's function.
   for (const arena::GidEntry& entry : node.gids) {
     sockets.push_back(by_address[node.index_of(entry.address)]);
   }
@@ -182,11 +182,17 @@ Result<void> open_to_peers(adapter::Membership& membership) {
   return {};
 }
 
-/// A host of a fabric has the direct path to its own programs alone, which its own agent knows.
+/// A host of a fabric, and a node on a card's function, have the direct path to their own programs
+/// alone, which their own agents know: others are at the other end of a cable.
 adapter::AskForPeer ask_for_peer(const arena::Node& own) {
-  return [name = own.is_infiniband() ? std::string(own.name.view()) : std::string()](
+  const bool has_sockets = own.has_sockets();
+  return [own, name = has_sockets ? std::string() : std::string(own.name.view())](
              const SocketAddress& address, Qpn qpn) -> Result<adapter::PeerDescriptors> {
     const std::uint32_t slot = agent::slot_of(qpn);
+    const auto is_own = [&](const SocketAddress& each) { return same_ip(each, address); };
+    if (own.has_function() && std::ranges::none_of(own.addresses, is_own)) {
+      return refuse(ENOENT, fmt::format("{} is reached by the node's function", address));
+    }
     auto files =
         name.empty() ? agent::request_peer(address, slot) : agent::request_peer(name, slot);
     if (!files) return std::unexpected(files.error());
@@ -226,6 +232,12 @@ Result<std::unique_ptr<Program>> join() {
   membership.ask_for_peer = ask_for_peer(membership.node);
   if (membership.node.is_infiniband()) {
     if (auto joined = join_fabric(membership); !joined) return std::unexpected(joined.error());
+  }
+  if (membership.node.has_function()) {
+    auto function = port::open_function(membership.node.function.view(), (*client)->slot(),
+                                        agent::kLocalQpnBits, false);
+    if (!function) return std::unexpected(function.error());
+    membership.function = std::move(*function);
   }
   membership.receive_sockets = sockets_by_gid(**client);
   membership.event_fd = (*client)->fd();
