@@ -88,6 +88,8 @@ class Endpoint final : public StreamEnd {
   Outcome<void> make_queues();
   Outcome<void> make_buffers();
   Outcome<void> post_receive();
+  /// Posts receives until there are `most`, or as many as the queue has.
+  Outcome<void> post_receives(std::uint16_t most);
   std::uint32_t data_requests() const { return sizes_.send_requests - kControlSlots; }
   std::uint32_t half() const { return sizes_.receive_bytes / 2; }
 
@@ -106,6 +108,7 @@ class Endpoint final : public StreamEnd {
   void on_message(std::uint32_t message);
   void on_data(std::uint32_t bytes, bool is_urgent);
   void on_sent(std::uint32_t message, bool well);
+  bool wants_more_receives() const;
   bool owes_credits() const;
   void give_credits();
   IoMapping* mapping_at(off_t offset) const;
@@ -143,6 +146,7 @@ class Endpoint final : public StreamEnd {
   std::uint32_t offer_at_ = 0;      // The half to offer next.
   std::uint16_t received_ = 0;      // Messages read,
   std::uint16_t credit_at_ = 0;     // and the number at which to return credits.
+  std::uint16_t receives_ = 0;      // Posted: few at first.
   unsigned receives_owed_ = 0;      // To be posted again,
   std::uint32_t receive_slot_ = 0;  // and the slot of the next one's word.
 

@@ -163,16 +163,22 @@ std::size_t Endpoint::peek(Cursor& to) const {
   return bytes;
 }
 
+/// Half of the first ones were used, also by messages that are unread.
+bool Endpoint::wants_more_receives() const {
+  return receives_ < sizes_.receive_requests && received_ + messages_.size() >= receives_ / 2U;
+}
+
 bool Endpoint::owes_credits() const {
   const bool messages = static_cast<std::int16_t>(received_ - credit_at_) >= 0;
-  return has_begun_ && (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
-         peer_targets_.length != 0;
+  return has_begun_ && (messages || read_ >= half() || wants_more_receives()) && can_control() &&
+         !peer_gone_ && !broken_ && peer_targets_.length != 0;
 }
 
 void Endpoint::give_credits() {
   while (owes_credits()) {
-    credit_at_ = static_cast<std::uint16_t>(received_ + sizes_.receive_requests / 2);
-    const auto limit = static_cast<std::uint16_t>(received_ + sizes_.receive_requests);
+    if (wants_more_receives() && !post_receives(sizes_.receive_requests)) broken_ = true;
+    credit_at_ = static_cast<std::uint16_t>(received_ + receives_ / 2);
+    const auto limit = static_cast<std::uint16_t>(received_ + receives_);
     const std::uint32_t word = message(Op::credits, limit);
     ++controls_;
     if (read_ < half()) {
