@@ -52,11 +52,10 @@ Outcome<void> Endpoint::make_queues() {
   if (channel_ == nullptr) return fail(errno);
   fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   const std::uint32_t sends = sizes_.send_requests * (sends_words_ ? 2U : 1U);
-  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + sizes_.receive_requests), nullptr,
-                      channel_, 0);
+  cq_ = make_completion_queue(id_->verbs, sends + sizes_.receive_requests, channel_);
   if (cq_ == nullptr) return fail(errno);
   ibv_qp_init_attr attributes{};
-  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(cq_);
   attributes.qp_type = IBV_QPT_RC;
   attributes.sq_sig_all = 1;
   attributes.cap = {.max_send_wr = sends,
@@ -123,7 +122,7 @@ Outcome<void> Endpoint::post_receive() {
 Endpoint::~Endpoint() {
   if (id_->qp != nullptr) rdma_destroy_qp(id_);
   for (const Mapped& mapped : mapped_) ibv_dereg_mr(mapped.region);
-  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (cq_ != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(cq_));
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 

@@ -9,6 +9,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "ulp/rsocket/bytes.h"
+#include "ulp/rsocket/completions.h"
 #include "ulp/rsocket/memory.h"
 #include "ulp/rsocket/protocol.h"
 #include "ulp/rsocket/stream_end.h"
@@ -39,6 +40,7 @@ class Endpoint final : public StreamEnd {
   bool can_send() const override;
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
   std::uint32_t arrivals() const override { return arrivals_; }
+  TimeNs arrived_at() const override { return arrived_at_; }
   bool has_data() const override { return unread_ > mark_.hole(); }
   bool has_unread() const override { return unread_ > 0; }
   std::size_t bytes_to_read() const override { return mark_.bytes_to_read(); }
@@ -116,7 +118,7 @@ class Endpoint final : public StreamEnd {
   rdma_cm_id* id_;
   Sizes sizes_;
   ibv_comp_channel* channel_ = nullptr;
-  ibv_cq* cq_ = nullptr;
+  ibv_cq_ex* cq_ = nullptr;
   bool armed_ = false;
   bool sends_words_ = false;  // iWARP: sends messages with SEND, not as immediate data.
 
@@ -138,6 +140,7 @@ class Endpoint final : public StreamEnd {
 
   // Receive side.
   std::uint32_t arrivals_ = 0;
+  TimeNs arrived_at_ = 0;
   std::deque<std::uint32_t> messages_;  // Unread bytes of each message,
   std::size_t unread_ = 0;              // and of all.
   ulp::sockets::UrgentMark mark_;

@@ -34,7 +34,7 @@ bool Stream::process(bool surely) {
   if (has_room) wants_room_ = false;
   if (has_room) note_edge();
   if (arrivals_ == endpoint_->arrivals()) return was_there;
-  note_edge();
+  note_edge(endpoint_->arrived_at());
   arrivals_ = endpoint_->arrivals();
   if (endpoint_->urgents() != urgents && owner != 0) kill(owner, SIGURG);
   return was_there;

@@ -210,7 +210,7 @@ void Endpoint::give_credits() {
 
 void Endpoint::arm() {
   if (armed_) return;
-  ibv_req_notify_cq(cq_, 0);
+  ibv_req_notify_cq(ibv_cq_ex_to_cq(cq_), 0);
   armed_ = true;
 }
 
@@ -227,18 +227,17 @@ bool Endpoint::take_channel_event() {
 
 bool Endpoint::process(bool surely) {
   bool was_there = surely && take_channel_event();
-  std::array<ibv_wc, 16> completions;
-  int count = 0;
-  do {
-    count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
+  const std::uint32_t before = arrivals_;
+  const bool works = take_all(cq_, [&](const ibv_wc& completion, TimeNs at) {
     // Taking the event is a system call, so only if there was one: who sleeps must arm again.
-    if (armed_ && count > 0) was_there |= take_channel_event();
-    for (int i = 0; i < count; ++i) take(completions[i]);
-    for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
-      if (!post_receive()) broken_ = true;
-    }
-  } while (count == static_cast<int>(completions.size()));
-  if (count < 0) broken_ = true;
+    if (armed_) was_there |= take_channel_event();
+    if (arrivals_ == before) arrived_at_ = at;
+    take(completion);
+  });
+  if (!works) broken_ = true;
+  for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
+    if (!post_receive()) broken_ = true;
+  }
   give_credits();
   return was_there;
 }

@@ -38,9 +38,9 @@ class Fake final : public Source {
   std::optional<std::shared_ptr<Source>> successor() override { return next; }
 
   /// The peer has done something; the adapter rings if it was asked to.
-  void become(short events) {
+  void become(short events, TimeNs at = 0) {
     state = events;
-    note_edge();
+    note_edge(at);
     if (armed_) eventfd_write(handle_.get(), 1);
   }
 
@@ -109,6 +109,17 @@ TEST_F(EpollSetTest, OneShotIsReportedOnceUntilItIsSetAgain) {
   EXPECT_EQ(wait(), Found{});
   EXPECT_EQ(set->modify(kFirst, {.events = EPOLLIN, .data = {.fd = kFirst}}), 0);
   EXPECT_EQ(wait(), (Found{{kFirst, EPOLLIN | EPOLLHUP}}));
+}
+
+TEST_F(EpollSetTest, WhatBecameReadyFirstIsReportedFirst) {
+  const auto first = add(EPOLLIN, kFirst), second = add(EPOLLIN, kFirst + 1),
+             third = add(EPOLLIN, kFirst + 2);
+  second->become(POLLIN, 10);
+  first->become(POLLIN, 20);
+  third->become(POLLIN, 15);
+  EXPECT_EQ(wait(), (Found{{kFirst + 1, EPOLLIN}, {kFirst + 2, EPOLLIN}, {kFirst, EPOLLIN}}));
+  second->become(POLLIN, 30);
+  EXPECT_EQ(wait(), (Found{{kFirst + 2, EPOLLIN}, {kFirst, EPOLLIN}, {kFirst + 1, EPOLLIN}}));
 }
 
 TEST_F(EpollSetTest, OtherDescriptorsAreReportedBesideASourceThatIsAlwaysReady) {
