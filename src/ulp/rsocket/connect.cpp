@@ -18,7 +18,7 @@ constexpr int kResolveMs = 2000;
 Outcome<rdma_event_channel*> make_channel() {
   rdma_event_channel* channel = rdma_create_event_channel();
   if (channel == nullptr) return fail(errno);
-  fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel->fd, F_SETFL, O_NONBLOCK);
   return channel;
 }
 

@@ -50,7 +50,7 @@ Outcome<std::unique_ptr<Endpoint>> Endpoint::make(rdma_cm_id* id, const Sizes& s
 Outcome<void> Endpoint::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
-  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
   const std::uint32_t sends = sizes_.send_requests * (sends_words_ ? 2U : 1U);
   cq_ = make_completion_queue(id_->verbs, sends + sizes_.receive_requests, channel_);
   if (cq_ == nullptr) return fail(errno);

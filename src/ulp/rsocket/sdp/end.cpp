@@ -84,7 +84,7 @@ Outcome<std::unique_ptr<SdpEnd>> SdpEnd::make(rdma_cm_id* id, const Sizes& sizes
 Outcome<void> SdpEnd::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
-  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
   const std::uint32_t sends = slots_ + kControls + 1;  // A READ.
   cq_ = make_completion_queue(id_->verbs, sends + limits_.receives, channel_);
   if (cq_ == nullptr) return fail(errno);
