@@ -57,6 +57,8 @@ std::shared_ptr<EpollSet> EpollSet::make(int program) {
 void EpollSet::rebuild() {
   if (!kick_) kick_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const bool again = static_cast<bool>(inner_);
+  // Not by closing it alone: a child may have it.
+  if (again) control(program_, EPOLL_CTL_DEL, inner_.get(), {});
   inner_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!inner_ || !kick_) return;
   control(inner_.get(), EPOLL_CTL_ADD, kick_.get(), {.events = EPOLLIN, .data = {.fd = kKick}});

@@ -11,7 +11,9 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ulp/sockets/epoll_sets.h"
@@ -42,6 +44,12 @@ class Fake final : public Source {
     state = events;
     note_edge(at);
     if (armed_) eventfd_write(handle_.get(), 1);
+  }
+
+  /// Its handle is closed, but open in another process, and fires there.
+  void lose() {
+    eventfd_write(handle_.get(), 1);
+    handle_.reset();
   }
 
   short state = 0;
@@ -219,6 +227,25 @@ TEST_F(EpollSetTest, ARemovedSourceIsForgottenWithItsNumber) {
   set->forget(*other);
   EXPECT_EQ(closed.use_count(), 1);
   EXPECT_EQ(other.use_count(), 1);
+}
+
+TEST_F(EpollSetTest, ASetThatAChildHasInheritedIsNotReported) {
+  const auto lost = add(EPOLLIN);
+  const auto other = add(EPOLLIN, kFirst + 1);
+  EXPECT_EQ(wait(), Found{});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    while (true) pause();
+  }
+  lost->lose();
+  set->forget(*lost);
+  EXPECT_EQ(wait(), Found{});  // Makes the inner set anew; the child has the one before.
+  other->arm();
+  other->become(0);
+  EXPECT_EQ(wait(), Found{});
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(EpollSetTest, ASuccessorKeepsTheEvents) {
