@@ -13,8 +13,8 @@ SEEDS = 25
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "socket_calls.py")
 
 
-def words(testbed, first, seeds, *more):
-    return ["/usr/bin/python3", PROGRAM, testbed.address("a"), str(first), str(seeds), *more]
+def words(address, first, seeds, *more):
+    return ["/usr/bin/python3", PROGRAM, address, str(first), str(seeds), *more]
 
 
 class Carrier(Testbed):
@@ -27,14 +27,14 @@ class Carrier(Testbed):
         return [*super().run_options(node), *self.options]
 
 
-def tcps(testbed, *rest):
-    return subprocess.run(words(testbed, *rest), check=True, capture_output=True, text=True, timeout=SECONDS).stdout.splitlines()
+def tcps(*rest):
+    return subprocess.run(words(*rest), check=True, capture_output=True, text=True, timeout=SECONDS).stdout.splitlines()
 
 
 def compare(testbed, carrier, forks, wanted, *rest):
     testbed.options = [carrier, *testbed.faults]
     testbed.set_variables("a", RDMAV_FORK_SAFE=forks)
-    program = testbed.start("a", words(testbed, *rest))
+    program = testbed.start("a", words(*rest))
     program.expect_success(SECONDS)
     found = [line for line in program.output().splitlines() if not line.startswith("verbatim: ")]
     for number, (ours, theirs) in enumerate(zip(found, wanted)):
@@ -54,11 +54,16 @@ def main():
     options = parser.parse_args()
     with Carrier(options) as testbed:
         testbed.faults = ("--fault", options.faults) if options.faults else ()
-        plain, urgent = (options.first, options.seeds), (options.first, options.seeds, "urgent")
+        plain = (testbed.address("a"), options.first, options.seeds)
+        urgent = (*plain, "urgent")
         for carrier, rest in (("--rsockets", plain), ("--sdp", plain), ("--rsockets", urgent)):
-            wanted = tcps(testbed, *rest)
+            wanted = tcps(*rest)
             for forks in ("0", "1"):
                 compare(testbed, carrier, forks, wanted, *rest)
+        # An address that the node has not: TCP carries it.
+        loopback = ("127.0.0.1", options.first, min(options.seeds, 3), "urgent")
+        for carrier in ("--rsockets", "--sdp"):
+            compare(testbed, carrier, "1", tcps(*loopback), *loopback)
     return 0
 
 

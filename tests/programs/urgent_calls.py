@@ -45,12 +45,13 @@ def view(end):
 def send_urgent(run, end, peer):
     """Waits until the byte is there: what it does to an earlier one depends on SO_OOBINLINE, which `settle` changes to count."""
     settle(peer)
-    if is_at_mark(peer) and not peer.inline and not peer.is_deaf:
-        peer.unread -= 1  # The earlier urgent byte leaves the stream.
+    passes_earlier = is_at_mark(peer) and not peer.inline  # It leaves the stream.
     before, sent = view(peer), end.sent
     run.send_by(end, peer, "send oob", run.random.choice((1, 1, 2, 100)),
                 lambda data: send_bytes(end.number, data, socket.MSG_OOB | socket.MSG_NOSIGNAL))
     limit = time.monotonic() + SECONDS
+    if end.sent > sent and passes_earlier:
+        peer.unread -= 1
     while end.sent > sent and view(peer) == before and time.monotonic() < limit:
         time.sleep(0.0002)
 

@@ -1,6 +1,8 @@
 #include "dropin/rspreload/own_numbers.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 
 #include <fcntl.h>
 #include <rdma/rsocket.h>
@@ -17,13 +19,25 @@
 
 namespace verbatim::rspreload {
 
-int with_high_number(int fd) {
-  if (fd < 0) return fd;
+namespace {
+
+int least_high_number() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur / 2, kNumbers / 2));
+}
+
+}  // namespace
+
+int with_high_number(int fd) {
+  if (fd < 0) return fd;
+  static std::atomic<int> least = least_high_number();
   const Inside mark;
-  const auto least = static_cast<int>(std::min<rlim_t>(limit.rlim_cur / 2, kNumbers / 2));
-  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, least);
+  int moved = fcntl(fd, F_DUPFD_CLOEXEC, least.load());
+  if (moved < 0 && errno == EINVAL) {  // The limit is lower than it was.
+    least = least_high_number();
+    moved = fcntl(fd, F_DUPFD_CLOEXEC, least.load());
+  }
   if (moved < 0) return fd;
   close(fd);
   return moved;

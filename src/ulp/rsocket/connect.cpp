@@ -18,7 +18,7 @@ constexpr int kResolveMs = 2000;
 Outcome<rdma_event_channel*> make_channel() {
   rdma_event_channel* channel = rdma_create_event_channel();
   if (channel == nullptr) return fail(errno);
-  fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel->fd, F_SETFL, O_NONBLOCK);
   return channel;
 }
 
@@ -93,8 +93,9 @@ Outcome<void> Stream::listen(int backlog) {
 Outcome<Socket::Accepted> Stream::accept() {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::listening) return fail(EINVAL);
-  if (auto ok = wait_until(lock, waits(0), [this] { return !accepted_.empty(); }); !ok) {
-    return fail(ok.error());
+  if (accepted_.empty()) {
+    auto ok = wait_until(lock, waits(0), [this] { return !accepted_.empty(); });
+    if (!ok) return fail(ok.error());
   }
   Accepted accepted = std::move(accepted_.front());
   accepted_.pop_front();
@@ -213,8 +214,10 @@ void Stream::on_request(rdma_cm_id* id, const rdma_conn_param& parameters) {
     std::shared_ptr<Stream> stream(new Stream(std::move(*handle), protocol_));
     stream->sizes_ = sizes_;
     if (stream->take_request(id, parameters)) {
-      static_cast<void>(handle_.add(stream->number()));
-      return pending_accepts_.push_back(std::move(stream));
+      const int number = stream->number();
+      static_cast<void>(handle_.add(number));
+      pending_accepts_.emplace(number, std::move(stream));
+      return;
     }
     if (stream->id_ != nullptr) {
       rdma_reject(stream->id_, nullptr, 0);
@@ -242,17 +245,26 @@ void Stream::poll_companion() {
   accepted_.push_back({.socket = nullptr, .plain = std::move(plain)});
 }
 
-/// Like accept(2), raccept returns only established connections.
+/// Like accept(2), raccept returns only established connections. Looks at those whose handles have
+/// events, and at one more: data may be faster than the RTU, and makes no event.
 void Stream::poll_pending_accepts() {
-  std::erase_if(pending_accepts_, [this](const std::shared_ptr<Stream>& stream) {
+  std::vector<int> candidates = handle_.ready();
+  auto next = pending_accepts_.upper_bound(last_pending_);
+  if (next == pending_accepts_.end()) next = pending_accepts_.begin();
+  last_pending_ = next->first;
+  candidates.push_back(last_pending_);
+  for (const int number : candidates) {
+    const auto found = pending_accepts_.find(number);
+    if (found == pending_accepts_.end()) continue;
+    const std::shared_ptr<Stream> stream = found->second;
     std::unique_lock lock(stream->mutex_);
     stream->wake_locked(true);
-    if (stream->phase_ == Phase::opening) return false;
-    handle_.remove(stream->number());
+    if (stream->phase_ == Phase::opening) continue;
+    pending_accepts_.erase(found);
+    handle_.remove(number);
     if (stream->phase_ == Phase::open) accepted_.push_back({.socket = stream, .plain = {}});
     note_edge();
-    return true;
-  });
+  }
 }
 
 Outcome<void> Stream::take_request(rdma_cm_id* id, const rdma_conn_param& parameters) {

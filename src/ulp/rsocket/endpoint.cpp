@@ -12,6 +12,8 @@ namespace verbatim::rsocket {
 namespace {
 
 constexpr std::uint16_t kFewestRequests = 16;
+/// Most streams of a busy server end before they need more.
+constexpr std::uint16_t kFirstReceives = 64;
 constexpr std::uint16_t kMostRequests = 0xfffe;
 constexpr std::uint16_t kWordBytes = sizeof(std::uint32_t);
 constexpr bool kWeAreBigEndian = std::endian::native == std::endian::big;
@@ -41,22 +43,19 @@ Outcome<std::unique_ptr<Endpoint>> Endpoint::make(rdma_cm_id* id, const Sizes& s
   std::unique_ptr<Endpoint> endpoint(new Endpoint(id, fitting, sends_words));
   if (auto ok = endpoint->make_queues(); !ok) return fail(ok.error());
   if (auto ok = endpoint->make_buffers(); !ok) return fail(ok.error());
-  for (unsigned i = 0; i < fitting.receive_requests; ++i) {
-    if (auto ok = endpoint->post_receive(); !ok) return fail(ok.error());
-  }
+  if (auto ok = endpoint->post_receives(kFirstReceives); !ok) return fail(ok.error());
   return endpoint;
 }
 
 Outcome<void> Endpoint::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
-  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
   const std::uint32_t sends = sizes_.send_requests * (sends_words_ ? 2U : 1U);
-  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + sizes_.receive_requests), nullptr,
-                      channel_, 0);
+  cq_ = make_completion_queue(id_->verbs, sends + sizes_.receive_requests, channel_);
   if (cq_ == nullptr) return fail(errno);
   ibv_qp_init_attr attributes{};
-  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(cq_);
   attributes.qp_type = IBV_QPT_RC;
   attributes.sq_sig_all = 1;
   attributes.cap = {.max_send_wr = sends,
@@ -94,7 +93,14 @@ Outcome<void> Endpoint::make_buffers() {
   // The connection's private data offers the first half; the second is offered next.
   offer_at_ = half();
   read_ = half();
-  credit_at_ = sizes_.receive_requests / 2;
+  return {};
+}
+
+Outcome<void> Endpoint::post_receives(std::uint16_t most) {
+  for (; receives_ < std::min(most, sizes_.receive_requests); ++receives_) {
+    if (auto ok = post_receive(); !ok) return ok;
+  }
+  credit_at_ = received_ + receives_ / 2;
   return {};
 }
 
@@ -116,7 +122,7 @@ Outcome<void> Endpoint::post_receive() {
 Endpoint::~Endpoint() {
   if (id_->qp != nullptr) rdma_destroy_qp(id_);
   for (const Mapped& mapped : mapped_) ibv_dereg_mr(mapped.region);
-  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (cq_ != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(cq_));
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 
@@ -124,7 +130,7 @@ std::vector<std::byte> Endpoint::offer() const {
   ConnectData data{};
   data.version = kVersion;
   data.flags = kHasIoMap | kTakesUrgent | (kWeAreBigEndian ? kBigEndianHost : 0);
-  data.credits = htobe16(sizes_.receive_requests);
+  data.credits = htobe16(receives_);
   const std::uint16_t port = htobe16(port_);
   std::memcpy(data.port, &port, sizeof port);
   data.iomap_size = to_scale(sizes_.iomap_entries);

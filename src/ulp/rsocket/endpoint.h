@@ -9,6 +9,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "ulp/rsocket/bytes.h"
+#include "ulp/rsocket/completions.h"
 #include "ulp/rsocket/memory.h"
 #include "ulp/rsocket/protocol.h"
 #include "ulp/rsocket/stream_end.h"
@@ -39,6 +40,7 @@ class Endpoint final : public StreamEnd {
   bool can_send() const override;
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
   std::uint32_t arrivals() const override { return arrivals_; }
+  TimeNs arrived_at() const override { return arrived_at_; }
   bool has_data() const override { return unread_ > mark_.hole(); }
   bool has_unread() const override { return unread_ > 0; }
   std::size_t bytes_to_read() const override { return mark_.bytes_to_read(); }
@@ -88,6 +90,8 @@ class Endpoint final : public StreamEnd {
   Outcome<void> make_queues();
   Outcome<void> make_buffers();
   Outcome<void> post_receive();
+  /// Posts receives until there are `most`, or as many as the queue has.
+  Outcome<void> post_receives(std::uint16_t most);
   std::uint32_t data_requests() const { return sizes_.send_requests - kControlSlots; }
   std::uint32_t half() const { return sizes_.receive_bytes / 2; }
 
@@ -106,6 +110,7 @@ class Endpoint final : public StreamEnd {
   void on_message(std::uint32_t message);
   void on_data(std::uint32_t bytes, bool is_urgent);
   void on_sent(std::uint32_t message, bool well);
+  bool wants_more_receives() const;
   bool owes_credits() const;
   void give_credits();
   IoMapping* mapping_at(off_t offset) const;
@@ -113,7 +118,7 @@ class Endpoint final : public StreamEnd {
   rdma_cm_id* id_;
   Sizes sizes_;
   ibv_comp_channel* channel_ = nullptr;
-  ibv_cq* cq_ = nullptr;
+  ibv_cq_ex* cq_ = nullptr;
   bool armed_ = false;
   bool sends_words_ = false;  // iWARP: sends messages with SEND, not as immediate data.
 
@@ -135,6 +140,7 @@ class Endpoint final : public StreamEnd {
 
   // Receive side.
   std::uint32_t arrivals_ = 0;
+  TimeNs arrived_at_ = 0;
   std::deque<std::uint32_t> messages_;  // Unread bytes of each message,
   std::size_t unread_ = 0;              // and of all.
   ulp::sockets::UrgentMark mark_;
@@ -143,6 +149,7 @@ class Endpoint final : public StreamEnd {
   std::uint32_t offer_at_ = 0;      // The half to offer next.
   std::uint16_t received_ = 0;      // Messages read,
   std::uint16_t credit_at_ = 0;     // and the number at which to return credits.
+  std::uint16_t receives_ = 0;      // Posted: few at first.
   unsigned receives_owed_ = 0;      // To be posted again,
   std::uint32_t receive_slot_ = 0;  // and the slot of the next one's word.
 

@@ -1,6 +1,7 @@
 #include "ulp/rsocket/socket.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -52,6 +53,14 @@ Outcome<void> Handle::add(int fd) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   if (epoll_ctl(number(), EPOLL_CTL_ADD, fd, &event) != 0) return fail(errno);
   return {};
+}
+
+std::vector<int> Handle::ready() const {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(number(), events.data(), events.size(), 0);
+  std::vector<int> numbers;
+  for (int i = 0; i < count; ++i) numbers.push_back(events[i].data.fd);
+  return numbers;
 }
 
 void Handle::remove(int fd) { epoll_ctl(number(), EPOLL_CTL_DEL, fd, nullptr); }

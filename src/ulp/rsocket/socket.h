@@ -25,6 +25,8 @@ class Handle {
   static Outcome<Handle> make();
   Outcome<void> add(int fd);
   void remove(int fd);
+  /// Some of those that are readable; later calls name the others.
+  std::vector<int> ready() const;
   int number() const { return epoll_.get(); }
   /// Becomes `number`, a duplicate, and leaves the earlier descriptor.
   void move_to(int number) {

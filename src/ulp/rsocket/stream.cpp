@@ -27,13 +27,14 @@ TimeNs end_of(const timeval& limit) {
 /// Returns true if there was an event of data.
 bool Stream::process(bool surely) {
   if (!endpoint_ || phase_ != Phase::open) return false;
+  if (!has_ended_) has_ended_ = is_over() && !is_lost();
   const std::uint32_t urgents = endpoint_->urgents();
   const bool was_there = endpoint_->process(surely);
   const bool has_room = wants_room_ && can_write();
   if (has_room) wants_room_ = false;
   if (has_room) note_edge();
   if (arrivals_ == endpoint_->arrivals()) return was_there;
-  note_edge();
+  note_edge(endpoint_->arrived_at());
   arrivals_ = endpoint_->arrivals();
   if (endpoint_->urgents() != urgents && owner != 0) kill(owner, SIGURG);
   return was_there;
@@ -81,8 +82,10 @@ bool Stream::is_up() const {
   return !disconnected_ && !endpoint_->peer_gone() && !endpoint_->broken();
 }
 
-/// A peer that was killed has closed its connections, as with TCP.
+/// A peer that was killed has closed its connections, as with TCP, where nothing is lost after both
+/// ends.
 bool Stream::is_lost() const {
+  if (has_ended_) return false;
   const bool has_left = endpoint_->peer_gone() || disconnected_;
   return endpoint_->was_reset() || (endpoint_->broken() && !has_left);
 }

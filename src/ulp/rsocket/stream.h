@@ -2,6 +2,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 
 #include <rdma/rdma_cma.h>
@@ -108,6 +109,7 @@ class Stream final : public Socket {
   bool active_ = false;   // This side asked for the connection.
   bool readable_ = true;  // Not shut down on this side.
   bool writable_ = true;
+  bool has_ended_ = false;        // Both directions, in order.
   bool disconnected_ = false;     // By the connection manager's event.
   bool disconnect_sent_ = false;  // This side has told the peer.
   bool wants_room_ = false;       // Somebody was told that there is none; room will be an edge.
@@ -115,8 +117,9 @@ class Stream final : public Socket {
   int error_ = 0;                 // For SO_ERROR.
   bool error_told_ = false;       // ECONNRESET, which one call returns.
   Sizes sizes_;
-  std::deque<std::shared_ptr<Stream>>
-      pending_accepts_;            // Listener: accepted, waiting for the peer,
+  // Listener: accepted, waiting for the peer, by number,
+  std::map<int, std::shared_ptr<Stream>> pending_accepts_;
+  int last_pending_ = -1;          // the last that was looked at without an event,
   std::deque<Accepted> accepted_;  // and open, or the companion's.
   UniqueFd companion_;             // A TCP listener.
   OptionValues options_;

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "base/time.h"
 #include "ulp/rsocket/bytes.h"
 #include "ulp/rsocket/protocol.h"
 
@@ -55,6 +56,8 @@ class StreamEnd {
   virtual std::size_t first_transfer() const { return kFirstTransfer; }
   /// Counts what the peer has told: data, its end.
   virtual std::uint32_t arrivals() const = 0;
+  /// When the first of them came that the latest `process` has found.
+  virtual TimeNs arrived_at() const = 0;
   virtual bool has_data() const = 0;
   /// Also if it is an urgent byte that no read returns.
   virtual bool has_unread() const { return has_data(); }

@@ -163,16 +163,22 @@ std::size_t Endpoint::peek(Cursor& to) const {
   return bytes;
 }
 
+/// Half of the first ones were used, also by messages that are unread.
+bool Endpoint::wants_more_receives() const {
+  return receives_ < sizes_.receive_requests && received_ + messages_.size() >= receives_ / 2U;
+}
+
 bool Endpoint::owes_credits() const {
   const bool messages = static_cast<std::int16_t>(received_ - credit_at_) >= 0;
-  return has_begun_ && (messages || read_ >= half()) && can_control() && !peer_gone_ && !broken_ &&
-         peer_targets_.length != 0;
+  return has_begun_ && (messages || read_ >= half() || wants_more_receives()) && can_control() &&
+         !peer_gone_ && !broken_ && peer_targets_.length != 0;
 }
 
 void Endpoint::give_credits() {
   while (owes_credits()) {
-    credit_at_ = static_cast<std::uint16_t>(received_ + sizes_.receive_requests / 2);
-    const auto limit = static_cast<std::uint16_t>(received_ + sizes_.receive_requests);
+    if (wants_more_receives() && !post_receives(sizes_.receive_requests)) broken_ = true;
+    credit_at_ = static_cast<std::uint16_t>(received_ + receives_ / 2);
+    const auto limit = static_cast<std::uint16_t>(received_ + receives_);
     const std::uint32_t word = message(Op::credits, limit);
     ++controls_;
     if (read_ < half()) {
@@ -204,7 +210,7 @@ void Endpoint::give_credits() {
 
 void Endpoint::arm() {
   if (armed_) return;
-  ibv_req_notify_cq(cq_, 0);
+  ibv_req_notify_cq(ibv_cq_ex_to_cq(cq_), 0);
   armed_ = true;
 }
 
@@ -221,18 +227,17 @@ bool Endpoint::take_channel_event() {
 
 bool Endpoint::process(bool surely) {
   bool was_there = surely && take_channel_event();
-  std::array<ibv_wc, 16> completions;
-  int count = 0;
-  do {
-    count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
+  const std::uint32_t before = arrivals_;
+  const bool works = take_all(cq_, [&](const ibv_wc& completion, TimeNs at) {
     // Taking the event is a system call, so only if there was one: who sleeps must arm again.
-    if (armed_ && count > 0) was_there |= take_channel_event();
-    for (int i = 0; i < count; ++i) take(completions[i]);
-    for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
-      if (!post_receive()) broken_ = true;
-    }
-  } while (count == static_cast<int>(completions.size()));
-  if (count < 0) broken_ = true;
+    if (armed_) was_there |= take_channel_event();
+    if (arrivals_ == before) arrived_at_ = at;
+    take(completion);
+  });
+  if (!works) broken_ = true;
+  for (; receives_owed_ > 0 && !broken_ && !peer_gone_; --receives_owed_) {
+    if (!post_receive()) broken_ = true;
+  }
   give_credits();
   return was_there;
 }

@@ -57,6 +57,8 @@ std::shared_ptr<EpollSet> EpollSet::make(int program) {
 void EpollSet::rebuild() {
   if (!kick_) kick_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const bool again = static_cast<bool>(inner_);
+  // Not by closing it alone: a child may have it.
+  if (again) control(program_, EPOLL_CTL_DEL, inner_.get(), {});
   inner_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!inner_ || !kick_) return;
   control(inner_.get(), EPOLL_CTL_ADD, kick_.get(), {.events = EPOLLIN, .data = {.fd = kKick}});
@@ -207,20 +209,24 @@ bool EpollSet::report(Item& item, epoll_event& event) {
   return true;
 }
 
-/// Reports sources that are ready, in turn if there are more than fit.
+/// Reports sources that are ready, in turn if there are more than fit, in the order in which they
+/// became ready.
 int EpollSet::sweep(std::span<epoll_event> events) {
-  std::size_t count = 0;
+  found_.clear();
   if (next_ >= items_.size()) next_ = 0;
   const std::size_t size = items_.size();
-  for (std::size_t step = 0; step < size && count < events.size(); ++step) {
+  for (std::size_t step = 0; step < size && found_.size() < events.size(); ++step) {
     Item& item = items_[next_];
     next_ = next_ + 1 == size ? 0 : next_ + 1;
     if (item.source == nullptr) continue;
     if (!item.hot && item.source->edges() == item.edges) continue;
     if (!std::exchange(item.hot, true)) item.idle_looks = 0;
-    if (report(item, events[count])) ++count;
+    epoll_event event{};
+    if (report(item, event)) found_.push_back({item.source->came_at(), event});
   }
-  return static_cast<int>(count);
+  if (found_.size() > 1) std::ranges::sort(found_, {}, &Found::at);
+  std::ranges::transform(found_, events.begin(), &Found::event);
+  return static_cast<int>(found_.size());
 }
 
 bool EpollSet::has_hot() const {

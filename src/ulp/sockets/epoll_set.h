@@ -63,6 +63,11 @@ class EpollSet {
     bool disabled = false;  // EPOLLONESHOT, reported.
   };
 
+  struct Found {
+    TimeNs at = 0;
+    epoll_event event{};
+  };
+
   explicit EpollSet(int program) : program_(program) {}
   Item* find(int fd);
   void take_out(std::size_t at);
@@ -102,7 +107,8 @@ class EpollSet {
   std::unordered_map<int, std::shared_ptr<Source>> parked_;
   bool has_begun_ = false;  // A source was added.
   bool has_replaced_ = false;
-  std::size_t next_ = 0;  // Where the next sweep begins.
+  std::size_t next_ = 0;      // Where the next sweep begins.
+  std::vector<Found> found_;  // By a sweep: a member for its memory.
   unsigned waits_without_kernel_ = 0;
   unsigned sleepers_ = 1;  // Threads in the kernel; before the first add there may be any number.
 };

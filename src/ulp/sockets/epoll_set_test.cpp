@@ -11,7 +11,9 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ulp/sockets/epoll_sets.h"
@@ -38,10 +40,16 @@ class Fake final : public Source {
   std::optional<std::shared_ptr<Source>> successor() override { return next; }
 
   /// The peer has done something; the adapter rings if it was asked to.
-  void become(short events) {
+  void become(short events, TimeNs at = 0) {
     state = events;
-    note_edge();
+    note_edge(at);
     if (armed_) eventfd_write(handle_.get(), 1);
+  }
+
+  /// Its handle is closed, but open in another process, and fires there.
+  void lose() {
+    eventfd_write(handle_.get(), 1);
+    handle_.reset();
   }
 
   short state = 0;
@@ -109,6 +117,17 @@ TEST_F(EpollSetTest, OneShotIsReportedOnceUntilItIsSetAgain) {
   EXPECT_EQ(wait(), Found{});
   EXPECT_EQ(set->modify(kFirst, {.events = EPOLLIN, .data = {.fd = kFirst}}), 0);
   EXPECT_EQ(wait(), (Found{{kFirst, EPOLLIN | EPOLLHUP}}));
+}
+
+TEST_F(EpollSetTest, WhatBecameReadyFirstIsReportedFirst) {
+  const auto first = add(EPOLLIN, kFirst), second = add(EPOLLIN, kFirst + 1),
+             third = add(EPOLLIN, kFirst + 2);
+  second->become(POLLIN, 10);
+  first->become(POLLIN, 20);
+  third->become(POLLIN, 15);
+  EXPECT_EQ(wait(), (Found{{kFirst + 1, EPOLLIN}, {kFirst + 2, EPOLLIN}, {kFirst, EPOLLIN}}));
+  second->become(POLLIN, 30);
+  EXPECT_EQ(wait(), (Found{{kFirst + 2, EPOLLIN}, {kFirst, EPOLLIN}, {kFirst + 1, EPOLLIN}}));
 }
 
 TEST_F(EpollSetTest, OtherDescriptorsAreReportedBesideASourceThatIsAlwaysReady) {
@@ -208,6 +227,25 @@ TEST_F(EpollSetTest, ARemovedSourceIsForgottenWithItsNumber) {
   set->forget(*other);
   EXPECT_EQ(closed.use_count(), 1);
   EXPECT_EQ(other.use_count(), 1);
+}
+
+TEST_F(EpollSetTest, ASetThatAChildHasInheritedIsNotReported) {
+  const auto lost = add(EPOLLIN);
+  const auto other = add(EPOLLIN, kFirst + 1);
+  EXPECT_EQ(wait(), Found{});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    while (true) pause();
+  }
+  lost->lose();
+  set->forget(*lost);
+  EXPECT_EQ(wait(), Found{});  // Makes the inner set anew; the child has the one before.
+  other->arm();
+  other->become(0);
+  EXPECT_EQ(wait(), Found{});
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(EpollSetTest, ASuccessorKeepsTheEvents) {

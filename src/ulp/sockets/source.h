@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include "base/time.h"
+
 namespace verbatim::ulp::sockets {
 
 /// A flag of calls that move bytes: the call is that of the relay to which the stream was handed
@@ -51,12 +53,18 @@ class Source {
   /// Counts what an edge-triggered wait must report: data that has come, room where there was none,
   /// a connection, an end.
   std::uint32_t edges() const { return edges_.load(std::memory_order_relaxed); }
+  /// When the latest of them came.
+  TimeNs came_at() const { return came_at_.load(std::memory_order_relaxed); }
 
  protected:
-  void note_edge() { edges_.fetch_add(1, std::memory_order_relaxed); }
+  void note_edge(TimeNs at = monotonic_now()) {
+    came_at_.store(at, std::memory_order_relaxed);
+    edges_.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   std::atomic<std::uint32_t> edges_{0};
+  std::atomic<TimeNs> came_at_{0};
   std::atomic<bool> is_handed_over_ = false;
 };
 

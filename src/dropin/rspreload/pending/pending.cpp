@@ -59,7 +59,7 @@ socklen_t length_of(const sockaddr_storage& address) {
 struct Invitation {
   std::uint32_t zeroes = 0;
   std::uint32_t magic = kMagic;
-  std::uint16_t port = 0;  // In network order.
+  std::uint16_t port = 0;  // In network order. 0: both remain TCP's.
   std::uint16_t reserved = 0;
 };
 
@@ -172,6 +172,10 @@ Kind advance_active(int fd, Kind kind) {
     return Kind::other;
   }
   if (bytes < static_cast<ssize_t>(sizeof message)) message.magic = 0;
+  if (message.magic == kMagic && message.port == 0) {
+    const ssize_t taken = recv(fd, &message, sizeof message, MSG_DONTWAIT);
+    return taken == bytes ? Kind::other : abandon(fd);
+  }
   const int number = connect_to(fd, message);
   if (number < 0) return abandon(fd);
   set_awaited(fd, {.arrival = number});
@@ -204,6 +208,10 @@ int listen_at(sockaddr_storage& local) {
   return -1;
 }
 
+bool send_to(int fd, const Invitation& message) {
+  return send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message;
+}
+
 /// Starts to listen, and tells the peer where. rdma-core's library comes to the TCP socket's port,
 /// if no other connection waits there.
 Kind invite(int fd) {
@@ -215,15 +223,15 @@ Kind invite(int fd) {
   const Names names = names_of(fd);
   sockaddr_storage local = unmapped(names.local);
   const Expected expected = expect(carrier, names, local);
+  // The node has no such address, as that of loopback, or no room for a listener.
+  if (expected.arrival < 0 && is_ours && carrier != Carrier::sdp) {
+    return send_to(fd, {}) ? Kind::other : abandon(fd);
+  }
   Awaited own{.arrival = expected.arrival};
   if (!is_ours) own.lock = lock_address(local);
   if (own.lock >= 0) own.beside = listen_at(local);
   set_awaited(fd, own);
-  const Invitation message{.port = expected.port};
-  if (own.arrival >= 0 &&
-      send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof message) {
-    return Kind::passive;
-  }
+  if (own.arrival >= 0 && send_to(fd, {.port = expected.port})) return Kind::passive;
   stop_listening(fd);
   return abandon(fd);
 }

@@ -22,8 +22,10 @@
 /// rdma-core's library knows the zeroes alone, and connects to the TCP peer's own port. So that is
 /// listened at, too, by one connection of a node at a time.
 ///
-/// If the peer turns out not to use this protocol before it was sent zeroes, the socket remains a
-/// TCP socket. After the zeroes, or if one of the two fails, the connection is reset.
+/// If the accepting node has not the address to which the peer came, as 127.0.0.1, the port is 0
+/// and both remain TCP sockets. If the peer turns out not to use this protocol before it was sent
+/// zeroes, the socket remains a TCP socket. After the zeroes, or if one of the two fails, the
+/// connection is reset.
 namespace verbatim::rspreload {
 
 /// Called before a call that uses the descriptor: makes a pending one an rsocket. Waits for the

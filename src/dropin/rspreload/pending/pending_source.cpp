@@ -75,9 +75,14 @@ class PendingSource final : public ulp::sockets::Source {
     int milliseconds = watch(fd_, fds);
     const bool may_be_long = left_at_ == 0 && kind_of(fd_) != Kind::converting;
     if (may_be_long) milliseconds = std::min(milliseconds << waits_, kLongestWaitMs);
-    waits_ = std::min(waits_ + 1, 6);
     const Inside calls;
-    for (const pollfd& it : fds) also_watch(it.fd);
+    for (const pollfd& it : fds) {
+      if (it.fd != fd_) also_watch(it.fd);
+    }
+    const TimeNs now = monotonic_now();
+    if (now < due_ && due_ <= now + milliseconds * kMillisecond) return;  // The timer is set.
+    due_ = now + milliseconds * kMillisecond;
+    waits_ = std::min(waits_ + 1, 6);
     const itimerspec limit{.it_interval = {},
                            .it_value = {.tv_sec = 0, .tv_nsec = milliseconds * 1'000'000L}};
     timerfd_settime(timer_.get(), 0, &limit, nullptr);
@@ -103,6 +108,7 @@ class PendingSource final : public ulp::sockets::Source {
   const int fd_;
   UniqueFd handle_;
   UniqueFd timer_;
+  TimeNs due_ = 0;  // When the timer ends.
   TimeNs left_at_ = 0;
   int waits_ = 0;
 };

@@ -84,12 +84,12 @@ Outcome<std::unique_ptr<SdpEnd>> SdpEnd::make(rdma_cm_id* id, const Sizes& sizes
 Outcome<void> SdpEnd::make_queues() {
   channel_ = ibv_create_comp_channel(id_->verbs);
   if (channel_ == nullptr) return fail(errno);
-  fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
   const std::uint32_t sends = slots_ + kControls + 1;  // A READ.
-  cq_ = ibv_create_cq(id_->verbs, static_cast<int>(sends + limits_.receives), nullptr, channel_, 0);
+  cq_ = make_completion_queue(id_->verbs, sends + limits_.receives, channel_);
   if (cq_ == nullptr) return fail(errno);
   ibv_qp_init_attr attributes{};
-  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(cq_);
   attributes.qp_type = IBV_QPT_RC;
   attributes.sq_sig_all = 1;
   attributes.cap = {.max_send_wr = sends,
@@ -118,7 +118,7 @@ Outcome<void> SdpEnd::make_buffers() {
 
 SdpEnd::~SdpEnd() {
   if (id_->qp != nullptr) rdma_destroy_qp(id_);
-  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (cq_ != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(cq_));
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 
@@ -335,7 +335,7 @@ std::size_t SdpEnd::peek(Cursor& to) const {
 
 void SdpEnd::arm() {
   if (armed_) return;
-  ibv_req_notify_cq(cq_, 0);
+  ibv_req_notify_cq(ibv_cq_ex_to_cq(cq_), 0);
   armed_ = true;
 }
 
@@ -350,15 +350,14 @@ bool SdpEnd::take_channel_event() {
 
 bool SdpEnd::process(bool surely) {
   bool was_there = armed_ && surely && take_channel_event();
-  std::array<ibv_wc, 16> completions;
-  int count = 0;
-  do {
-    count = ibv_poll_cq(cq_, static_cast<int>(completions.size()), completions.data());
+  const std::uint32_t before = arrivals_;
+  const bool works = take_all(cq_, [&](const ibv_wc& completion, TimeNs at) {
     // Taking the event is a system call, so only if there was one: who sleeps must arm again.
-    if (armed_ && count > 0) was_there |= take_channel_event();
-    for (int i = 0; i < count; ++i) take(completions[i]);
-  } while (count == static_cast<int>(completions.size()));
-  if (count < 0) broken_ = true;
+    if (armed_) was_there |= take_channel_event();
+    if (arrivals_ == before) arrived_at_ = at;
+    take(completion);
+  });
+  if (!works) broken_ = true;
   send_controls();
   return was_there;
 }

@@ -5,6 +5,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include "ulp/rsocket/completions.h"
 #include "ulp/rsocket/memory.h"
 #include "ulp/rsocket/stream_end.h"
 #include "ulp/sdp/stream.h"
@@ -35,6 +36,7 @@ class SdpEnd final : public StreamEnd {
   Outcome<std::size_t> send_some(Cursor& from, std::size_t most, bool is_urgent) override;
   std::size_t first_transfer() const override { return kMostTransfer; }
   std::uint32_t arrivals() const override { return arrivals_; }
+  TimeNs arrived_at() const override { return arrived_at_; }
   bool has_data() const override { return stream_.has_data() || stream_.borrowed(); }
   std::size_t bytes_to_read() const override;
   std::size_t receive(Cursor& to) override;
@@ -93,12 +95,13 @@ class SdpEnd final : public StreamEnd {
   ulp::sdp::Limits limits_;
   ulp::sdp::Stream stream_;
   ibv_comp_channel* channel_ = nullptr;
-  ibv_cq* cq_ = nullptr;
+  ibv_cq_ex* cq_ = nullptr;
   bool armed_ = false;
   bool broken_ = false;
   bool was_asked_ = false;  // The passive side: `answer_` is for the peer's Hello.
   ulp::sdp::HelloAck answer_;
   std::uint32_t arrivals_ = 0;
+  TimeNs arrived_at_ = 0;
   std::uint32_t urgents_ = 0;
 
   std::shared_ptr<Pages> pages_;  // Of both buffers.
