@@ -10,8 +10,8 @@ import socket
 import sys
 
 from heirs_actors import Actors, plans
-from heirs_help import (DATA, SECONDS, SHARED, expect_bytes, expect_line, failure, in_child, line, piece_of, read_all, say,
-                        wait)
+from heirs_help import (DATA, SECONDS, SHARED, all_streams, expect_bytes, expect_line, failure, in_child, line, lines_to_owner,
+                        piece_of, read_all, say, wait)
 
 
 class Turns:
@@ -337,6 +337,45 @@ class Untouched:
         say("client reads", read_all(connection))
 
 
+class Stranger:
+    """A child has what it has inherited, and not what its parent accepts later, whatever it asks of its parent's process."""
+
+    listener = None
+
+    @classmethod
+    def server(cls, connection):
+        connection.sendall(b"220 ready\n")
+        expect_line(connection, "parent")
+        ready, go = os.pipe()
+
+        def steal():
+            os.read(ready, 1)
+            names = connection.getpeername()
+            found = [got for line_of in lines_to_owner() for got in all_streams(line_of)]
+            say("child has others", sum(got.getpeername() != names for got in found))
+            connection.sendall(b"child\n")
+
+        child = in_child(steal)
+        later = cls.listener.accept()[0]
+        expect_line(later, "parent")
+        os.write(go, b"x")
+        wait(child)
+        later.sendall(b"parent\n")
+        for one in (ready, go):
+            os.close(one)
+        later.close()
+
+    @staticmethod
+    def client(connection):
+        expect_line(connection, "client")
+        connection.sendall(b"one\n")
+        later = socket.create_connection(connection.getpeername())
+        later.sendall(b"two\n")
+        expect_line(later, "client")
+        expect_line(connection, "client")
+        later.close()
+
+
 class Random:
     """By seed: processes of up to three generations use one connection in turn, fork and leave."""
 
@@ -360,13 +399,14 @@ class Random:
 
 
 CASES = {one.__name__: one for one in (Turns, Large, ParentCloses, ParentExits, Siblings, Program, PlainProgram, Names, Unread,
-                                      Killed, Passed, Waits, Untouched, Random)}
+                                      Killed, Passed, Waits, Untouched, Stranger, Random)}
 
 
 def main():
     role, address, port, *chosen = sys.argv[1:]
     signal.alarm(SECONDS)
     listener = socket.create_server((address, int(port))) if role == "server" else None
+    Stranger.listener = listener
     for name in chosen or CASES:
         signal.alarm(SECONDS)
         say(name)
