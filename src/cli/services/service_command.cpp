@@ -16,7 +16,11 @@ namespace verbatim::cli {
 namespace {
 
 std::string not_there(const ServiceKind& kind, const service::ServiceName& name) {
-  return fmt::format("no {} of '{}' runs", kind.what, name.name);
+  const std::string others = names_that_run(kind.kind);
+  return others.empty()
+             ? fmt::format("no {} of '{}' runs: 'verbatim {} up' starts one", kind.what, name.name,
+                           kind.kind)
+             : fmt::format("no {} of '{}' runs (there is {})", kind.what, name.name, others);
 }
 
 int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
@@ -28,6 +32,15 @@ int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
 }
 
 }  // namespace
+
+std::string names_that_run(const std::string& kind) {
+  std::string names;
+  for (const auto& one : service::services()) {
+    if (one.kind == kind && service::process_of(one) != 0)
+      names += (names.empty() ? "" : ", ") + one.name;
+  }
+  return names;
+}
 
 void add_service_options(CLI::App& command, ServiceChoice& choice) {
   add_node_options(command, choice.node);
