@@ -10,8 +10,9 @@ import socket
 import sys
 
 from heirs_actors import Actors, plans
-from heirs_help import (DATA, SECONDS, SHARED, all_streams, expect_bytes, expect_line, failure, in_child, line, lines_to_owner,
-                        piece_of, read_all, say, wait)
+from heirs_help import (DATA, SECONDS, SHARED, expect_bytes, expect_line, failure, in_child, line, piece_of, read_all, say,
+                        wait)
+from heirs_stranger import Stranger
 
 
 class Turns:
@@ -335,45 +336,6 @@ class Untouched:
         connection.sendall(b"one\ntwo\n")
         expect_line(connection, "client")
         say("client reads", read_all(connection))
-
-
-class Stranger:
-    """A child has what it has inherited, and not what its parent accepts later, whatever it asks of its parent's process."""
-
-    listener = None
-
-    @classmethod
-    def server(cls, connection):
-        connection.sendall(b"220 ready\n")
-        expect_line(connection, "parent")
-        ready, go = os.pipe()
-
-        def steal():
-            os.read(ready, 1)
-            names = connection.getpeername()
-            found = [got for line_of in lines_to_owner() for got in all_streams(line_of)]
-            say("child has others", sum(got.getpeername() != names for got in found))
-            connection.sendall(b"child\n")
-
-        child = in_child(steal)
-        later = cls.listener.accept()[0]
-        expect_line(later, "parent")
-        os.write(go, b"x")
-        wait(child)
-        later.sendall(b"parent\n")
-        for one in (ready, go):
-            os.close(one)
-        later.close()
-
-    @staticmethod
-    def client(connection):
-        expect_line(connection, "client")
-        connection.sendall(b"one\n")
-        later = socket.create_connection(connection.getpeername())
-        later.sendall(b"two\n")
-        expect_line(later, "client")
-        expect_line(connection, "client")
-        later.close()
 
 
 class Random:

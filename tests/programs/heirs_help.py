@@ -4,8 +4,6 @@ import errno
 import hashlib
 import os
 import signal
-import socket
-import struct
 
 BYTES = 3_000_000
 SECONDS = 60
@@ -76,29 +74,3 @@ def expect_bytes(connection, at, size):
             break
         found += piece
     say("reads", len(found), found == piece_of(at, size))
-
-
-def lines_to_owner():
-    """The sockets by which a child of ours may ask its parent's process for streams; TCP has none."""
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            found = socket.socket(fileno=os.dup(number))
-        except OSError:
-            continue
-        is_pair = found.family == socket.AF_UNIX and found.type == socket.SOCK_SEQPACKET and not found.getpeername()
-        if is_pair:
-            yield found
-
-
-def all_streams(line_to_owner):
-    """Asks for each serial number, as src/dropin/rspreload/heirs/message.cpp does."""
-    for serial in range(1, 200):
-        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with own, theirs:
-            try:
-                socket.send_fds(line_to_owner, [struct.pack("IB3x", serial, 0)], [theirs.fileno()])
-            except BrokenPipeError:
-                return
-            theirs.close()
-            numbers = socket.recv_fds(own, 8, 1)[1]
-        yield from (socket.socket(fileno=number) for number in numbers)
