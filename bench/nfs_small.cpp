@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "bench/expect.h"
 #include "service/loop.h"
 #include "ulp/rdma/driver.h"
 #include "ulp/rpcrdma/client_connection.h"
@@ -27,23 +28,14 @@
 namespace verbatim::ulp::rpcrdma {
 namespace {
 
+using bench::expect;
+using bench::fail;
 using rdma::ConnectionId;
 
 constexpr std::size_t kFileBytes = 256 << 20;
 constexpr std::uint32_t kCredits = 64, kReceives = kCredits + 16;
 constexpr std::uint32_t kNfs = 100003, kRead = 6;
 constexpr std::uint32_t kHandleBytes = 32;
-
-[[noreturn]] void fail(const std::string& words) {
-  fmt::print(stderr, "bench_nfs_small: {}\n", words);
-  std::exit(1);
-}
-
-template <typename T>
-T expect(Result<T> result) {
-  if (!result) fail(result.error().text);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
 
 void put(std::vector<std::byte>& out, std::initializer_list<std::uint32_t> words) {
   for (const std::uint32_t word : words) {

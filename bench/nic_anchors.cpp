@@ -34,12 +34,6 @@ struct FiveFields {
 };
 RTE_ACL_RULE_DEF(AclRule, 5);
 
-double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 std::uint16_t in_machine_order(const std::array<std::uint8_t, 2>& bytes) {
   return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);
 }
@@ -129,10 +123,10 @@ void measure(const char* what, const std::vector<std::uint32_t>& order, Step ste
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     std::size_t right = 0;
-    const double begin = now();
+    const double begin = bench::now();
     for (std::size_t i = 0; i < kLookups; i += kBurst) right += step(&order[i]);
     if (right != kLookups) std::exit(1);
-    best = std::min(best, (now() - begin) / kLookups * 1e9);
+    best = std::min(best, (bench::now() - begin) / kLookups * 1e9);
   }
   std::printf("%s %.1f\n", what, best);
 }

@@ -28,12 +28,6 @@ using namespace verbatim::offload;
 constexpr std::size_t kLookups = 1 << 18;
 constexpr int kRounds = 7;
 
-double now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t all = 0, resident = 0;
@@ -55,7 +49,7 @@ double look_up(FlowTable& table, const std::vector<std::vector<std::byte>>& fram
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     std::size_t right = 0;
-    const double begin = now();
+    const double begin = bench::now();
     for (std::size_t i = 0; i < kLookups; i += kBatch) {
       std::array<Key, kBatch> keys;
       std::array<std::uint32_t, kBatch> found;
@@ -64,7 +58,7 @@ double look_up(FlowTable& table, const std::vector<std::vector<std::byte>>& fram
       table.find(keys, {}, found);
       for (std::size_t j = 0; j < kBatch; ++j) right += found[j] == order[i + j];
     }
-    best = std::min(best, (now() - begin) / kLookups * 1e9);
+    best = std::min(best, (bench::now() - begin) / kLookups * 1e9);
     if (right != kLookups) std::exit(1);
   }
   return best;
@@ -175,12 +169,12 @@ void measure_rings(std::uint32_t flows) {
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
     std::size_t out = 0;
-    const double begin = now();
+    const double begin = bench::now();
     for (std::size_t i = 0; i < kLookups; i += Switch::kBatch) {
       rings.post(&order[i], Switch::kBatch, 60);
       out += forward(rings, engine);
     }
-    best = std::min(best, (now() - begin) / kLookups * 1e9);
+    best = std::min(best, (bench::now() - begin) / kLookups * 1e9);
     if (out != kLookups) std::exit(1);
   }
   std::printf("ring_to_ring_ns %.1f\n", best);
@@ -190,16 +184,16 @@ void measure_rings(std::uint32_t flows) {
 void measure_changes() {
   constexpr std::uint32_t kRules = 1000000;
   Switch engine({}, 7);
-  double begin = now();
+  double begin = bench::now();
   for (std::uint32_t i = 0; i < kRules; ++i) {
     if (!engine.insert(rule_of(i))) std::exit(1);
   }
-  std::printf("insert_ns %.1f\n", (now() - begin) / kRules * 1e9);
-  begin = now();
+  std::printf("insert_ns %.1f\n", (bench::now() - begin) / kRules * 1e9);
+  begin = bench::now();
   for (std::uint32_t i = 0; i < kRules; ++i) {
     if (!engine.erase(i)) std::exit(1);
   }
-  std::printf("erase_ns %.1f\n", (now() - begin) / kRules * 1e9);
+  std::printf("erase_ns %.1f\n", (bench::now() - begin) / kRules * 1e9);
 }
 
 void measure_memory() {

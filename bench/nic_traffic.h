@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "offload/switch/key.h"
@@ -11,6 +12,13 @@
 namespace bench {
 
 constexpr std::uint32_t kMasks = 8;
+
+/// Processor time of this thread, in seconds.
+inline double now() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 /// A UDP frame of 60 bytes. Flows of different masks have destinations of different networks, so
 /// that their rules are disjoint, as Open vSwitch's are.

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "bench/expect.h"
 #include "service/loop.h"
 #include "ulp/disk/disk.h"
 #include "ulp/disk/target.h"
@@ -26,6 +27,8 @@
 namespace verbatim {
 namespace {
 
+using bench::expect;
+using bench::fail;
 using ulp::disk::Ask;
 using ulp::disk::Disk;
 using ulp::disk::PathChannel;
@@ -34,11 +37,6 @@ using ulp::storage::Channel;
 constexpr std::uint32_t kReceiveBytes = 76 + 8192;
 /// The disk is filled by so many writes of this size at a time.
 constexpr std::uint32_t kFillDepth = 16, kFillBytes = 64 << 10;
-
-[[noreturn]] void fail(const std::string& words) {
-  fmt::print(stderr, "bench_storage: {}\n", words);
-  std::exit(1);
-}
 
 struct Options {
   std::string url;
@@ -51,28 +49,21 @@ struct Options {
 class Client final : ulp::rdma::Handler {
  public:
   explicit Client(const Options& options) : options_(options) {
-    auto loop = service::Loop::create();
-    if (!loop) fail(loop.error().text);
-    loop_ = std::move(*loop);
-    auto driver = ulp::rdma::Driver::create(*this, {.connections_max = 4 * options.disks + 16,
-                                                    .receives = 4 * options.disks + 256,
-                                                    .receive_bytes = kReceiveBytes,
-                                                    .header_bytes = 2048,
-                                                    .spin = options.spin});
-    if (!driver) fail(driver.error().text);
-    driver_ = std::move(*driver);
+    loop_ = expect(service::Loop::create());
+    driver_ = expect(ulp::rdma::Driver::create(*this, {.connections_max = 4 * options.disks + 16,
+                                                       .receives = 4 * options.disks + 256,
+                                                       .receive_bytes = kReceiveBytes,
+                                                       .header_bytes = 2048,
+                                                       .spin = options.spin}));
     constexpr int kRights =
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
     const std::uint32_t bytes = std::max(options.buffer_bytes, ulp::storage::kScratchBytes);
-    auto pool = ulp::rdma::BufferPool::create(
-        driver_->device(), options.disks * (options.buffers + 1), bytes, kRights);
-    if (!pool) fail(pool.error().text);
-    pool_ = std::move(*pool);
-    auto own = ulp::rdma::BufferPool::create(driver_->device(), options.depth, options.buffer_bytes,
-                                             kRights);
-    if (!own) fail(own.error().text);
-    own_ = std::move(*own);
-    if (auto attached = driver_->attach(*loop_); !attached) fail(attached.error().text);
+    const auto buffers = [&](std::uint32_t count, std::uint32_t size) {
+      return expect(ulp::rdma::BufferPool::create(driver_->device(), count, size, kRights));
+    };
+    pool_ = buffers(options.disks * (options.buffers + 1), bytes);
+    own_ = buffers(options.depth, options.buffer_bytes);
+    expect(driver_->attach(*loop_));
     for (std::uint32_t i = 0; i < options.disks; ++i) open_disk(i);
   }
   ~Client() override {

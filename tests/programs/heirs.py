@@ -13,6 +13,7 @@ from heirs_actors import Actors, plans
 from heirs_busy import Busy
 from heirs_help import (DATA, SECONDS, SHARED, expect_bytes, expect_line, failure, in_child, line, piece_of, read_all, say,
                         wait)
+from heirs_stranger import Stranger
 
 
 class Turns:
@@ -361,13 +362,14 @@ class Random:
 
 
 CASES = {one.__name__: one for one in (Turns, Large, ParentCloses, ParentExits, Siblings, Program, PlainProgram, Names, Unread,
-                                      Killed, Passed, Waits, Untouched, Busy, Random)}
+                                       Killed, Passed, Waits, Untouched, Busy, Stranger, Random)}
 
 
 def main():
     role, address, port, *chosen = sys.argv[1:]
     signal.alarm(SECONDS)
     listener = socket.create_server((address, int(port))) if role == "server" else None
+    Stranger.listener = listener
     for name in chosen or CASES:
         signal.alarm(SECONDS)
         say(name)

@@ -66,7 +66,7 @@ Result<UniqueFd> connect_to_running(const std::string& node, TimeNs patience) {
   auto connection = service::connect_to(folder->socket(node), patience);
   const int code = connection ? 0 : connection.error().code;
   if (code == ENOENT || code == ECONNREFUSED) {
-    return refuse(ENOENT, fmt::format("node '{}' does not run", node));
+    return refuse(ENOENT, fmt::format("node '{}' does not run: its first program starts it", node));
   }
   return connection;
 }

@@ -135,11 +135,10 @@ int up(const UpForm& form) {
 }
 
 std::string not_there(const Place& place) {
-  std::string there;
-  for (const auto& one : running_services(kKind.kind))
-    there += (there.empty() ? "" : ", ") + one.name;
-  return fmt::format("no interface {} of host {} is up{}", interface_of(place),
-                     *host_name(place.choice), there.empty() ? "" : " (there is " + there + ")");
+  const std::string there = names_that_run(kKind.kind);
+  return fmt::format(
+      "no interface {} of host {} is up{}", interface_of(place), *host_name(place.choice),
+      there.empty() ? ": 'verbatim ipoib up' makes one" : " (there is " + there + ")");
 }
 
 int down(const Place& place) {

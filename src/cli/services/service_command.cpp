@@ -16,11 +16,11 @@ namespace verbatim::cli {
 namespace {
 
 std::string not_there(const ServiceKind& kind, const service::ServiceName& name) {
-  std::vector<std::string> others;
-  for (const auto& one : running_services(kind.kind)) others.push_back(one.name);
-  const std::string there =
-      others.empty() ? "" : fmt::format(" (running: {})", fmt::join(others, ", "));
-  return fmt::format("no {} of '{}' runs{}", kind.what, name.name, there);
+  const std::string others = names_that_run(kind.kind);
+  return others.empty()
+             ? fmt::format("no {} of '{}' runs: 'verbatim {} up' starts one", kind.what, name.name,
+                           kind.kind)
+             : fmt::format("no {} of '{}' runs (there is {})", kind.what, name.name, others);
 }
 
 int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
@@ -32,6 +32,12 @@ int end_service(const ServiceKind& kind, const ServiceChoice& choice) {
 }
 
 }  // namespace
+
+std::string names_that_run(std::string_view kind) {
+  std::string names;
+  for (const auto& one : running_services(kind)) names += (names.empty() ? "" : ", ") + one.name;
+  return names;
+}
 
 void add_service_options(CLI::App& command, ServiceChoice& choice) {
   add_node_options(command, choice.node);

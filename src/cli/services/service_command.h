@@ -36,6 +36,9 @@ bool is_named(const ServiceChoice& choice);
 /// The daemon is called as its host, or else as its node.
 service::ServiceName service_name(const char* kind, const ServiceChoice& choice);
 
+/// The names of the kind's daemons that run: "a, b"; empty if there are none.
+std::string names_that_run(std::string_view kind);
+
 /// Puts this process on the node or host.
 std::expected<void, StartFailure> enter(const ServiceChoice& choice);
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "offload/card/rule_check.h"
@@ -167,6 +168,21 @@ TEST_F(AttachedDriverTest, MemoryThatItsOwnerCutsOffIsZerosAndKnown) {
   EXPECT_FALSE(card_->memory().was_cut());
   ASSERT_EQ(ftruncate(memory_.get(), 0), 0);
   post(region_->ports[0].send[0], kAddress + 5000, 5);
+  EXPECT_EQ(sent(0), std::string(5, '\0'));
+  EXPECT_TRUE(card_->memory().was_cut());
+}
+
+/// As above, with DPDK's usual memory: a small page cannot take the place of a part of a huge one.
+TEST_F(AttachedDriverTest, HugePagesThatAreCutOffAreZeros) {
+  const UniqueFd huge(memfd_create("packets", MFD_CLOEXEC | MFD_HUGETLB));
+  struct stat info{};
+  const std::uint64_t address = kAddress + kMemoryBytes;
+  if (!huge || fstat(huge.get(), &info) != 0 || ftruncate(huge.get(), info.st_blksize) != 0 ||
+      !card_->memory().add({address, static_cast<std::uint64_t>(info.st_blksize), 0}, huge.get())) {
+    GTEST_SKIP() << "no huge pages (sysctl vm.nr_hugepages)";
+  }
+  ASSERT_EQ(ftruncate(huge.get(), 0), 0);
+  post(region_->ports[0].send[0], address + 5000, 5);
   EXPECT_EQ(sent(0), std::string(5, '\0'));
   EXPECT_TRUE(card_->memory().was_cut());
 }

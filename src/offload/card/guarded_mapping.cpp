@@ -6,7 +6,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace verbatim::offload {
@@ -16,6 +18,7 @@ namespace {
 struct Guard {
   std::atomic<std::uintptr_t> begin{0};  // 0: free.
   std::atomic<std::uintptr_t> end{0};
+  std::atomic<std::uintptr_t> page{0};  // Huge pages are replaced whole.
   std::atomic<bool> was_cut{false};
 };
 std::array<Guard, GuardedMapping::kMappingsMax> guards;
@@ -25,7 +28,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (Guard& guard : guards) {
     if (at < guard.begin.load() || at >= guard.end.load()) continue;
-    const auto page = static_cast<std::uintptr_t>(getpagesize());
+    const std::uintptr_t page = guard.page.load();
     void* const where = reinterpret_cast<void*>(at & ~(page - 1));
     const int saved = errno;
     void* const zeros =
@@ -40,6 +43,12 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
     return before.sa_sigaction(number, info, context);
   }
   signal(number, SIG_DFL);
+}
+
+std::uintptr_t page_bytes(int fd) {
+  struct statfs system{};
+  const bool is_huge = fstatfs(fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
+  return static_cast<std::uintptr_t>(is_huge ? system.f_bsize : getpagesize());
 }
 
 void install_handler() {
@@ -65,6 +74,7 @@ Result<GuardedMapping> GuardedMapping::map(int fd, std::uint64_t offset, std::ui
   if (at == MAP_FAILED) return refuse_errno("mmap");
   madvise(at, length, MADV_DONTFORK);  // The keeper's process would keep its file open.
   guards[slot].was_cut.store(false);
+  guards[slot].page.store(page_bytes(fd));
   guards[slot].end.store(reinterpret_cast<std::uintptr_t>(at) + length);
   guards[slot].begin.store(reinterpret_cast<std::uintptr_t>(at));
   return GuardedMapping(static_cast<std::byte*>(at), length, slot);

@@ -16,6 +16,15 @@ struct RingEnd {
   static constexpr std::size_t kBurst = 32;
   static constexpr std::uint32_t kFrameMax = 65536;  // Of what a client sends.
 
+  /// What a descriptor says, read once: the client may change it between a check and its use, and a
+  /// compiler may read plain memory again.
+  struct Posted {
+    explicit Posted(const vnic_descriptor& slot)
+        : address(relaxed(slot.address)), length(relaxed(slot.length)) {}
+    std::uint64_t address;
+    std::uint32_t length;
+  };
+
   vnic_ring* shared = nullptr;
   std::uint32_t done = 0;  // The card's own cursor.
   bool is_broken = false;  // The client's cursor was beyond the ring.
@@ -37,7 +46,7 @@ struct RingEnd {
   bool deliver(const PacketMemory& memory, std::uint32_t mark, std::uint64_t& faults, Write write) {
     if (waiting(faults) == 0) return false;
     vnic_descriptor& slot = shared->slots[done % VNIC_SLOTS];
-    const vnic_descriptor posted = slot;
+    const Posted posted(slot);
     std::byte* const room = memory.find(posted.address, posted.length);
     if (room == nullptr) ++faults;
     const std::size_t size =
@@ -55,7 +64,7 @@ struct RingEnd {
   std::size_t take(const PacketMemory& memory, std::uint64_t& faults, std::size_t most, Send send) {
     const std::size_t count = std::min<std::size_t>(waiting(faults), most);
     for (std::size_t i = 0; i < count; ++i) {
-      const vnic_descriptor posted = shared->slots[(done + i) % VNIC_SLOTS];
+      const Posted posted(shared->slots[(done + i) % VNIC_SLOTS]);
       const std::byte* const frame = memory.find(posted.address, posted.length);
       if (frame == nullptr || posted.length == 0 || posted.length > kFrameMax) {
         ++faults;

@@ -11,20 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ulp/backstore/answered_for_test.h"
+
 namespace verbatim::ulp::backstore {
 namespace {
 
 using storage::StoreStatus;
-
-constexpr StoreStatus kNone = StoreStatus::gone;  // Not answered.
-
-struct Answered final : Answers {
-  void on_pages(Tag, StoreStatus status, std::span<const Slice>) override { add(status); }
-  void on_stored(Tag, StoreStatus status) override { add(status); }
-  void add(StoreStatus status) { last = status, ++count; }
-  StoreStatus last = kNone;
-  int count = 0;
-};
 
 using Make = std::unique_ptr<DiskQueue> (*)();
 
@@ -234,7 +226,7 @@ TEST_F(FailingDisk, PartsOfAWriteGoOnAndTheirErrorIsTheWrites) {
 TEST_F(FailingDisk, AStablePutIsAnsweredAfterItsSync) {
   put(first, true);
   end(4096);
-  EXPECT_EQ(first.last, kNone);
+  EXPECT_EQ(first.count, 0);
   ASSERT_EQ(queue->asked.size(), 1u);
   EXPECT_EQ(queue->asked[0].kind, DiskOperation::Kind::sync);
   end(-ENOSPC);

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ulp/backstore/answered_for_test.h"
+
 namespace verbatim::ulp::backstore {
 namespace {
 
@@ -16,16 +18,6 @@ using storage::Access;
 using storage::StoreStatus;
 
 constexpr std::uint64_t kExtent = RamStore::kExtentBytesMin;
-
-struct Answered final : Answers {
-  void on_pages(Tag, StoreStatus status, std::span<const Slice> lent) override {
-    last = status;
-    pages = lent;
-  }
-  void on_stored(Tag, StoreStatus status) override { last = status; }
-  StoreStatus last = StoreStatus::gone;
-  std::span<const Slice> pages;
-};
 
 /// Numbers what is registered, up to a limit.
 struct Keys {

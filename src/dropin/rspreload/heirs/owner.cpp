@@ -228,7 +228,10 @@ void Owner::answer(std::uint32_t serial, UniqueFd to) {
 bool Owner::hear(Line& line) {
   while (auto message = receive_from(line.end.get(), MSG_DONTWAIT)) {
     if (message->word == Word::closed) line.closed.insert(message->serial);
-    if (message->word == Word::ask) answer(message->serial, std::move(message->descriptor));
+    // What the child has not inherited is not its to have.
+    const bool is_inherited = message->serial < line.born;
+    if (message->word == Word::ask && is_inherited)
+      answer(message->serial, std::move(message->descriptor));
   }
   return errno == EAGAIN;
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ulp/iscsi/bench_for_test.h"
+#include "ulp/storage/initiator_bench_for_test.h"
 
 namespace verbatim::ulp::iser {
 namespace {
@@ -18,10 +19,7 @@ using Kind = storage::DiskRequest::Kind;
 constexpr std::string_view kAgreed("InitialR2T=Yes\0ImmediateData=Yes\0RDMAExtensions=Yes\0", 52);
 
 /// An initiator whose target is the test: each input's output as text.
-class Bench {
-  // The engine begins with it.
-  std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
-
+class Bench final : public storage::InitiatorBench {
  public:
   explicit Bench(iscsi::Credentials credentials = {}, iscsi::Credentials target_proves = {})
       : engine(
@@ -33,7 +31,7 @@ class Bench {
                        .isid = 0x800000420000},
              .lun = 2,
              .commands = 4},
-            {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
+            scratch()) {
     engine.begin(0, out_);
     EXPECT_EQ(out_.connect.size(), 1u);
     EXPECT_EQ(std::to_integer<unsigned>(out_.connect[0].private_data[0]), 0xc0u);
@@ -80,22 +78,6 @@ class Bench {
     for (int i = 0; i < 3; ++i) answer(0x02, kInvalidField);
     ASSERT_NE(engine.facts(), nullptr);
   }
-  std::string ask(Kind kind, std::uint64_t offset, std::uint32_t bytes) {
-    const std::span data = std::span(memory_).subspan(storage::kScratchBytes);
-    EXPECT_TRUE(engine.on_request({.kind = kind,
-                                   .offset = offset,
-                                   .bytes = bytes,
-                                   .memory = {{data.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}},
-                                   .user = Tag{5}},
-                                  now, out_));
-    return printed();
-  }
-  std::string on_time(TimeNs time) {
-    now = time;
-    engine.on_time(now, out_);
-    return printed();
-  }
-
   /// A length, then fixed sense data: 5/2400.
   static constexpr std::string_view kInvalidField{
       "\0\x12\x70\0\x05\0\0\0\0\x0a\0\0\0\0\x24\0\0\0\0\0", 20};
@@ -105,23 +87,10 @@ class Bench {
   Initiator engine;
   std::string login, sent;  // The last SEND, in hexadecimal.
   std::uint32_t task_tag = 0;
-  TimeNs now = 0;
 
  private:
-  std::string printed() {
-    std::string text;
-    const auto add = [&text](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
-    for (const Work& work : out_.on(Channel{0})) {
-      if (const auto* const send = std::get_if<Send>(&work)) add(line(*send));
-      if (std::holds_alternative<Disconnect>(work))
-        add(engine.failure() == nullptr ? "end" : engine.failure()->words);
-    }
-    for (const storage::DiskAnswer& one : out_.answers)
-      add(fmt::format("answer {} error {}", raw(one.user), one.error));
-    out_.clear();
-    return text;
-  }
-  std::string line(const Send& send) {
+  storage::Initiator& initiator() override { return engine; }
+  std::string line(const Send& send) override {
     sent = scsi::hex_of(send.header);
     const auto header = iscsi::decode_request(send.header.subspan<kHeaderBytes, 48>());
     task_tag = header->task_tag;
@@ -140,7 +109,6 @@ class Bench {
     return text;
   }
 
-  storage::InitiatorOutput out_;
   std::uint32_t stat_sn_ = 0;
 };
 

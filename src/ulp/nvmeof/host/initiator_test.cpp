@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ulp/storage/initiator_bench_for_test.h"
+
 namespace verbatim::ulp::nvmeof {
 namespace {
 
@@ -12,10 +14,7 @@ using storage::Channel;
 using Kind = storage::DiskRequest::Kind;
 
 /// A host whose target is the test: each input's output as text, queue by queue.
-class Bench {
-  // The engine begins with it.
-  std::vector<std::byte> memory_ = std::vector<std::byte>(storage::kScratchBytes + 65536);
-
+class Bench final : public storage::InitiatorBench {
  public:
   explicit Bench(bool has_disk = true, bool passes_io = false)
       : engine({.subsystem = "nqn.2026-01.test:s",
@@ -23,7 +22,7 @@ class Bench {
                 .entries = 4,
                 .has_disk = has_disk,
                 .passes_io = passes_io},
-               {{memory_.data(), storage::kScratchBytes, MemoryKey{1}}, MemoryKey{0x77}}) {
+               scratch()) {
     engine.begin(0, out_);
     printed();
     engine.on_established(Channel{0}, {}, 0, out_);
@@ -65,22 +64,6 @@ class Bench {
     in({}, Channel{1});
     ASSERT_NE(engine.facts(), nullptr);
   }
-  std::string ask(Kind kind, std::uint64_t offset, std::uint32_t bytes) {
-    const std::span data = std::span(memory_).subspan(storage::kScratchBytes);
-    EXPECT_TRUE(engine.on_request({.kind = kind,
-                                   .offset = offset,
-                                   .bytes = bytes,
-                                   .memory = {{data.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}},
-                                   .user = Tag{5}},
-                                  now, out_));
-    return printed();
-  }
-  std::string on_time(TimeNs time) {
-    now = time;
-    engine.on_time(now, out_);
-    return printed();
-  }
-
   std::string pass(AdminOpcode opcode, std::uint32_t bytes, Channel channel = Channel{0}) {
     const storage::PeerMemory data{{memory_.data(), bytes, MemoryKey{1}}, MemoryKey{0x78}};
     if (!engine.pass(channel, {.opcode = opcode}, data, now, out_)) return "busy";
@@ -90,27 +73,10 @@ class Bench {
   Initiator engine;
   std::string connect;
   CommandId command{};
-  TimeNs now = 0;
 
  private:
-  std::string printed() {
-    std::string text;
-    const auto add = [&text](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
-    for (const auto& one : out_.connect)
-      add(fmt::format("connect {}", static_cast<unsigned>(one.channel)));
-    for (const auto& list : out_.work) {
-      for (const Work& work : list) {
-        if (const auto* const send = std::get_if<Send>(&work)) add(line(*send));
-        if (std::holds_alternative<Disconnect>(work))
-          add(engine.failure() == nullptr ? "end" : engine.failure()->words);
-      }
-    }
-    for (const storage::DiskAnswer& one : out_.answers)
-      add(fmt::format("answer {} error {}", raw(one.user), one.error));
-    out_.clear();
-    return text;
-  }
-  std::string line(const Send& send) {
+  storage::Initiator& initiator() override { return engine; }
+  std::string line(const Send& send) override {
     const auto found = decode_command(send.header);
     command = found->id;
     std::string text = fmt::format("{:02x}", std::to_integer<unsigned>(send.header[0]));
@@ -125,8 +91,6 @@ class Bench {
       text += fmt::format(" and {}", send.header.size() - Command::kSize);
     return text;
   }
-
-  storage::InitiatorOutput out_;
 };
 
 TEST(NvmeHost, LogsIn) {
