@@ -157,6 +157,33 @@ def reads_block_devices(bench):
     bench.run("dd", "if=/dev/zero", f"of={DISK}", "bs=1M", "seek=16", "count=1", "conv=notrunc", status=1)
 
 
+MAKERS = (  # Programs that write a file system, and what checks it.
+    (("mkfs.ext4", "-q", DISK), ("e2fsck", "-fn", DISK)),
+    (("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", DISK), ("e2fsck", "-fn", DISK)),
+    (("mkfs.vfat", DISK), ("fsck.vfat", "-n", DISK)),
+)
+
+
+def makes_file_systems(bench):
+    """Discards, zeroes, O_DIRECT, fsync: the file system that mkfs has made is whole, also in the target's file."""
+    for make, check in MAKERS:
+        if not os.path.exists(f"/usr/sbin/{make[0]}") or not os.path.exists(f"/usr/sbin/{check[0]}"):
+            print("not installed:", make[0], flush=True)
+            continue
+        bench.run(*(f"/usr/sbin/{make[0]}", *make[1:]))
+        bench.run(*(f"/usr/sbin/{check[0]}", *check[1:]))
+        bench.run(f"/usr/sbin/{check[0]}", *check[1:-1], f"{bench.home}/space", node="a")
+    bench.run("dd", f"if={bench.pattern(7, 4)}", f"of={DISK}", "bs=4k", "oflag=direct", "conv=notrunc")
+    bench.run("/usr/sbin/blkdiscard", "-o", "4096", "-l", "4096", DISK)
+    bench.run("/usr/sbin/blkdiscard", "-z", "-o", "8192", "-l", "4096", DISK)
+    if not bench.has_on_disk(0, bytes([7]) * BLOCK + bytes(2 * BLOCK) + bytes([7]) * BLOCK):
+        raise Failure("blocks are not cleared")
+    bench.run("/usr/sbin/blkdiscard", "-z", DISK)
+    if not bench.has_on_disk(0, bytes(16 << 20)):
+        raise Failure("the disk is not zero")
+    bench.run("/usr/sbin/blkdiscard", "-s", DISK, status=1)
+
+
 WRONG_ADDRESSES = """
 import ctypes, fcntl, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -179,6 +206,13 @@ for address in (8, 0xffff800000000000):
     fails(IO, ctypes.addressof(read), EFAULT)
     write = Command(opcode=1, nsid=1, addr=address, data_len=4096)
     fails(IO, ctypes.addressof(write), EFAULT)
+    fails(0x1277, address, EFAULT)
+    fails(0x40081271, address, EFAULT)
+for begin, length in ((16 << 20, 4096), (100, 4096), (0, 100), (0, 0), (4096, 1 << 63), (1 << 63, 1 << 63)):
+    for request in (0x1277, 0x127f):
+        fails(request, ctypes.addressof((ctypes.c_uint64 * 2)(begin, length)), EINVAL)
+for size in (0, 512, 5000, 8192):
+    fails(0x40081271, ctypes.addressof(ctypes.c_int(size)), EINVAL)
 page = ctypes.create_string_buffer(1 << 20)
 for command in (Command(opcode=2, nsid=1, addr=ctypes.addressof(page), data_len=1 << 20),
                 Command(opcode=2, flags=1, nsid=1, addr=ctypes.addressof(page), data_len=4096)):
@@ -268,7 +302,7 @@ def remembers(bench):
               status=CONFLICT)
 
 
-PARTS = (passes_commands, tells_logs_and_features, reads_block_devices, refuses_wrong_addresses, reserves, remembers)
+PARTS = (passes_commands, tells_logs_and_features, reads_block_devices, makes_file_systems, refuses_wrong_addresses, reserves, remembers)
 
 
 def main():

@@ -15,10 +15,10 @@ std::string paths_text(const nlohmann::json& paths) {
   std::string text;
   for (const auto& path : paths) {
     if (paths.size() < 2) break;
-    text += fmt::format("  path {}: {}\n", word(path, "url"),
-                        path.value("is_there", false) ? word(path, "state")
-                                                      : "lost, and waited for: " +
-                                                            word(path, "words"));
+    text +=
+        fmt::format("  path {}: {}\n", word(path, "url"),
+                    path.value("is_there", false) ? word(path, "state")
+                                                  : "lost, and waited for: " + word(path, "words"));
   }
   return text;
 }

@@ -153,13 +153,43 @@ struct Asked {
   unsigned long request;
   std::size_t bytes;
 };
-constexpr Asked kAsked[] = {{BLKGETSIZE64, 8}, {BLKGETSIZE, sizeof(long)},
-                            {BLKSSZGET, 4},    {BLKBSZGET, 4},
-                            {BLKPBSZGET, 4},   {BLKIOMIN, 4},
-                            {BLKIOOPT, 4},     {BLKROGET, 4},
-                            {BLKFLSBUF, 0}};
+constexpr Asked kAsked[] = {{BLKGETSIZE64, 8},  {BLKGETSIZE, sizeof(long)},
+                            {BLKSSZGET, 4},     {BLKBSZGET, 4},
+                            {BLKPBSZGET, 4},    {BLKIOMIN, 4},
+                            {BLKIOOPT, 4},      {BLKROGET, 4},
+                            {BLKALIGNOFF, 4},   {BLKDISCARDZEROES, 4},
+                            {BLKROTATIONAL, 2}, {BLKFLSBUF, 0}};
+
+/// BLKDISCARD and BLKZEROOUT: where, and how many bytes. One call clears what a command can.
+int clear_range(int fd, unsigned long request, const void* argument) {
+  std::uint64_t range[2];
+  if (!copy_in(range, argument, sizeof range)) return refuse(EFAULT);
+  do {
+    Request asked{};
+    asked.number = request & 0xffff;
+    std::memcpy(asked.command + kDwordsAt, range, sizeof range);
+    Answer answer;
+    if (exchange(fd, asked, nullptr, answer) != 0) return -1;
+    if (answer.value == 0 || answer.value > range[1]) return refuse(EIO);
+    range[0] += answer.value;
+    range[1] -= answer.value;
+  } while (range[1] != 0);
+  return 0;
+}
+
+/// BLKBSZSET: the size of the page cache's blocks, which we do not have. Checked alone.
+int set_page_bytes(int fd, const void* argument) {
+  Request asked{};
+  asked.number = BLKBSZSET & 0xffff;
+  if (!copy_in(asked.command + kDwordsAt, argument, sizeof(int))) return refuse(EFAULT);
+  Answer answer;
+  return exchange(fd, asked, nullptr, answer);
+}
 
 int control_block(int fd, unsigned long request, void* argument) {
+  if (request == BLKDISCARD || request == BLKZEROOUT) return clear_range(fd, request, argument);
+  if (request == BLKBSZSET) return set_page_bytes(fd, argument);
+  if (request == BLKSECDISCARD) return refuse(EOPNOTSUPP);
   const auto* const row = std::ranges::find(kAsked, request, &Asked::request);
   if (row == std::end(kAsked)) return refuse(ENOTTY);
   Request asked{};

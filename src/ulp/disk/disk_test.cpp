@@ -340,9 +340,9 @@ TEST_F(PathsTest, APathToAnotherDiskIsNotTaken) {
   sessions_[1]->known.identity = "two";
   log_in(1);
   EXPECT_EQ(disconnected_, std::vector<std::uint32_t>{1});
-  EXPECT_EQ(disk_.path_facts(1).words, "it leads to disk two: the first path leads to one");
+  EXPECT_EQ(disk_.path_facts(1).words, "it leads to disk two: another path leads to one");
   disk_.on_end({1, Channel{0}}, "", now_);
-  EXPECT_EQ(disk_.path_facts(1).words, "it leads to disk two: the first path leads to one");
+  EXPECT_EQ(disk_.path_facts(1).words, "it leads to disk two: another path leads to one");
   std::array<Ask, 2> asks;
   for (Ask& ask : asks) write(ask, 0);
   EXPECT_EQ(open(0), 2u);

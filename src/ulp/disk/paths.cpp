@@ -214,14 +214,14 @@ std::string Disk::objection(const storage::DiskFacts& found) const {
     return "the disk does not say which one it is: two paths might lead to two";
   if (!facts_) return {};
   if (has_several && found.identity != facts_->identity)
-    return fmt::format("it leads to disk {}: the first path leads to {}", found.identity,
+    return fmt::format("it leads to disk {}: another path leads to {}", found.identity,
                        facts_->identity);
   if (found.bytes < facts_->bytes || found.block_bytes != facts_->block_bytes)
     return fmt::format("the disk has {} bytes in blocks of {} now: it had {} in blocks of {}",
                        found.bytes, found.block_bytes, facts_->bytes, facts_->block_bytes);
   if (has_several && (found.transfer_bytes_max < facts_->transfer_bytes_max ||
                       found.clear_bytes_max < facts_->clear_bytes_max))
-    return fmt::format("it takes {} bytes at a time, and clears {}: the first path {} and {}",
+    return fmt::format("it takes {} bytes at a time, and clears {}: another path {} and {}",
                        found.transfer_bytes_max, found.clear_bytes_max, facts_->transfer_bytes_max,
                        facts_->clear_bytes_max);
   return {};

@@ -28,8 +28,8 @@ namespace {
 
 struct Plugin {
   std::vector<std::string> urls;  // A path each.
-  std::string socket;  // Of `verbatim disk`, which has the URI printed.
-  UniqueFd output;     // There.
+  std::string socket;             // Of `verbatim disk`, which has the URI printed.
+  UniqueFd output;                // There.
   Identity identity = own_identity();
   DiskSettings settings;
   int sessions = 1;

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -48,10 +50,11 @@ AdminCommand command_of(Opcode opcode, const NvmeSpace& space, const Extent& ext
   return command;
 }
 
-/// As Linux's block layer tells a program.
+constexpr std::uint32_t kPageBytes = 4096;
 /// An I/O command's number in a structure that is of either kind.
 constexpr auto kFlush = AdminOpcode{raw(Opcode::flush)};
 
+/// As Linux's block layer tells a program.
 int error_of(const NvmeController::Answer& answer) {
   if (answer.code != 0) return answer.code;
   const nvmeof::Status status = answer.completion.status;
@@ -74,9 +77,17 @@ void NvmeControllers::control_disk(OpenFile file, const Disk& disk, Controller& 
     case DeviceCall::least_bytes:
       return done(0, answer_of(0, block));
     case DeviceCall::page_bytes:
-      return done(0, answer_of(0, 4096));
+      return done(0, answer_of(0, kPageBytes));
+    case DeviceCall::set_page_bytes: {
+      const std::uint32_t wanted = request.command.dword(10);
+      const bool is_size = std::has_single_bit(wanted) && wanted >= block && wanted <= kPageBytes;
+      return done(is_size ? 0 : EINVAL, answer_of(0));
+    }
     case DeviceCall::best_bytes:
     case DeviceCall::is_read_only:
+    case DeviceCall::alignment:
+    case DeviceCall::zeroes_by_discard:
+    case DeviceCall::is_rotational:
       return done(0, answer_of(0, 0));
     case DeviceCall::flush:
     case DeviceCall::flush_buffers:
@@ -85,12 +96,45 @@ void NvmeControllers::control_disk(OpenFile file, const Disk& disk, Controller& 
           [done](const NvmeController::Answer& answer) { done(error_of(answer), answer_of(0)); });
     case DeviceCall::seek:
       return seek(file, disk, request, done);
+    case DeviceCall::discard:
+    case DeviceCall::write_zeroes:
+      return clear(disk, controller, request, done);
     case DeviceCall::read:
     case DeviceCall::write:
       return move(file, disk, controller, request, done);
     default:
       return done(ENOTTY, "");
   }
+}
+
+/// As much as one command clears, which is the answer's value: the view's library asks again.
+void NvmeControllers::clear(const Disk& disk, Controller& controller, const DeviceRequest& request,
+                            const Controlled& done) {
+  constexpr std::uint64_t kBlocksMax = 65536;
+  constexpr std::uint32_t kDeallocate = 4;
+  const std::uint32_t shift = disk.space.block_shift;
+  const std::uint64_t size = disk.space.blocks << shift;
+  const std::uint64_t offset = request.offset(), length = request.length();
+  const bool is_whole = ((offset | length) & ((1u << shift) - 1)) == 0;
+  if (!is_whole || length == 0 || offset > size || length > size - offset) return done(EINVAL, "");
+  const auto blocks = static_cast<std::uint32_t>(std::min(length >> shift, kBlocksMax));
+  const auto cleared = [done, bytes = std::uint64_t{blocks}
+                                      << shift](const NvmeController::Answer& answer) {
+    const int code = error_of(answer);
+    done(code, code == 0 ? answer_of(0, bytes) : "");
+  };
+  const Extent extent{.first_block = offset >> shift, .blocks = blocks};
+  if (request.call == DeviceCall::write_zeroes)
+    return controller.engine->ask_io(command_of(Opcode::write_zeroes, disk.space, extent), 0, {},
+                                     cleared);
+  // A range: attributes, blocks, the first one.
+  std::array<std::byte, 16> range{};
+  store_le(&range[4], blocks);
+  store_le(&range[8], extent.first_block);
+  AdminCommand command{.opcode = AdminOpcode{raw(Opcode::dataset_management)},
+                       .namespace_id = disk.space.id};
+  command.dwords[1] = kDeallocate;
+  controller.engine->ask_io(command, range.size(), range, cleared);
 }
 
 void NvmeControllers::seek(OpenFile file, const Disk& disk, const DeviceRequest& request,

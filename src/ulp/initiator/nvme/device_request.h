@@ -22,10 +22,16 @@ enum class DeviceCall : std::uint32_t {
   flush_buffers = 0x1261,
   block_bytes = 0x1268,
   page_bytes = 0x1270,
+  set_page_bytes = 0x1271,
   bytes = 0x1272,
+  discard = 0x1277,
   least_bytes = 0x1278,
   best_bytes = 0x1279,
+  alignment = 0x127a,
   physical_bytes = 0x127b,
+  zeroes_by_discard = 0x127c,
+  is_rotational = 0x127e,
+  write_zeroes = 0x127f,
   read = 0x5601,
   write = 0x5602,
   seek = 0x5603,
@@ -42,8 +48,9 @@ struct DeviceRequest {
   bool is_to_device = false, is_from_device = false;
   nvmeof::AdminCommand command;
   ByteSpan data;
-  // `read`, `write`, `seek`: dwords 10 to 12.
+  // `read`, `write`, `seek`: dwords 10 to 12; `discard`, `write_zeroes`: 10 to 13.
   std::uint64_t offset() const { return command.dwords_64(10); }
+  std::uint64_t length() const { return command.dwords_64(12); }
   std::uint32_t how() const { return command.dword(12); }  // `seek`: SEEK_SET and so on.
   static constexpr std::uint32_t kAtPosition = 1;          // Where the descriptor is.
 };

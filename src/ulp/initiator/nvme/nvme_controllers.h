@@ -91,6 +91,8 @@ class NvmeControllers final : public service::Source {
                Controlled done);
   void move(OpenFile file, const Disk& disk, Controller& controller, const DeviceRequest& request,
             const Controlled& done);
+  static void clear(const Disk& disk, Controller& controller, const DeviceRequest& request,
+                    const Controlled& done);
   void seek(OpenFile file, const Disk& disk, const DeviceRequest& request, const Controlled& done);
 
   service::Loop& loop_;

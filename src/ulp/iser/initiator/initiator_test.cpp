@@ -75,7 +75,7 @@ class Bench final : public storage::InitiatorBench {
     store_be(&memory_[0], std::uint64_t{999});
     store_be(&memory_[8], std::uint32_t{512});
     answer();
-    for (int i = 0; i < 3; ++i) answer(0x02, kInvalidField);
+    for (int i = 0; i < 4; ++i) answer(0x02, kInvalidField);
     ASSERT_NE(engine.facts(), nullptr);
   }
   /// A length, then fixed sense data: 5/2400.
@@ -200,14 +200,14 @@ TEST(IserInitiator, RefusedLoginsSayWhy) {
 TEST(IserInitiator, ReadsAndWrites) {
   Bench bench;
   bench.log_in();
-  EXPECT_EQ(bench.ask(Kind::read, 1024, 4096), "01c0 7 read +8192 key 78");
+  EXPECT_EQ(bench.ask(Kind::read, 1024, 4096), "01c0 8 read +8192 key 78");
   EXPECT_EQ(bench.answer(), "answer 5 error 0");
   // What goes with the command is not asked for: the address is that of the rest.
-  EXPECT_EQ(bench.ask(Kind::write, 1024, 4096), "01a0 8 with 4096");
+  EXPECT_EQ(bench.ask(Kind::write, 1024, 4096), "01a0 9 with 4096");
   EXPECT_EQ(bench.answer(0x02, Bench::kMediumError), fmt::format("answer 5 error {}", EIO));
-  EXPECT_EQ(bench.ask(Kind::write, 0, 16384), "01a0 9 write +16384 key 78 with 8192");
+  EXPECT_EQ(bench.ask(Kind::write, 0, 16384), "01a0 a write +16384 key 78 with 8192");
   EXPECT_EQ(bench.answer(0x08), fmt::format("answer 5 error {}", EAGAIN));
-  EXPECT_EQ(bench.ask(Kind::flush, 0, 0), "0180 a");
+  EXPECT_EQ(bench.ask(Kind::flush, 0, 0), "0180 b");
   EXPECT_EQ(bench.answer(), "answer 5 error 0");
 }
 
@@ -218,7 +218,7 @@ TEST(IserInitiator, DataUnaskedGoesInPieces) {
        "TargetRecvDataSegmentLength=4096\0",
        83});
   EXPECT_EQ(bench.ask(Kind::write, 0, 16384),
-            "0120 7 write +16384 key 78, 0500 0 with 4096, 0580 0 with 4096");
+            "0120 8 write +16384 key 78, 0500 0 with 4096, 0580 0 with 4096");
 }
 
 TEST(IserInitiator, TheTargetsWindowIsKept) {
@@ -234,12 +234,12 @@ TEST(IserInitiator, SilenceEndsTheSession) {
   Bench bench;
   bench.log_in();
   EXPECT_EQ(bench.on_time(4 * kSecond), "");
-  EXPECT_EQ(bench.on_time(5 * kSecond), "4080 7");
+  EXPECT_EQ(bench.on_time(5 * kSecond), "4080 8");
   EXPECT_EQ(
       bench.in(
           {.opcode = Opcode::nop_in, .task_tag = bench.task_tag, .transfer_tag = iscsi::kNoTag32}),
       "");
-  EXPECT_EQ(bench.on_time(10 * kSecond), "4080 7");
+  EXPECT_EQ(bench.on_time(10 * kSecond), "4080 8");
   EXPECT_EQ(bench.on_time(15 * kSecond), "the target has been silent for 10 s");
 
   Bench late;
@@ -268,7 +268,7 @@ TEST(IserInitiator, WhatTheTargetDoesOutOfTheRules) {
             "the target rejects a message of ours, reason 0x04");
   EXPECT_EQ(after_login({.opcode = Opcode::async_message, .data_sn = 0x01000000}),
             "the target ends the session, event 1");
-  EXPECT_EQ(after_login({.opcode = Opcode::nop_in, .transfer_tag = 9}), "4080 7");  // It asks.
+  EXPECT_EQ(after_login({.opcode = Opcode::nop_in, .transfer_tag = 9}), "4080 8");  // It asks.
   EXPECT_EQ(Bench().in_bytes(std::vector<std::byte>(10)),
             "a message of 10 bytes: the headers have 76");
   EXPECT_EQ(Bench().in_bytes(std::vector<std::byte>(100)),

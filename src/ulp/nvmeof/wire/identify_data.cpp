@@ -98,7 +98,7 @@ FoundSpace decode_space(std::span<const std::byte, kIdentifyBytes> page) {
   constexpr std::byte kFormat{0x0f};
   const std::size_t format = 128 + 4 * std::to_integer<std::size_t>(page[26] & kFormat);
   Uuid id{};
-  std::ranges::copy(page.subspan(104, 16), id.begin());                                // NGUID
+  std::ranges::copy(page.subspan(104, 16), id.begin());                                  // NGUID
   if (id == Uuid{}) std::ranges::copy(page.subspan(120, 8), std::span(id).begin() + 8);  // EUI-64
   return {.blocks = load_le<std::uint64_t>(page.data()),
           .block_shift = std::to_integer<std::uint8_t>(page[format + 2]),

@@ -32,7 +32,7 @@ void Initiator::ask_unit(TimeNs now, Output& out) {
 
 bool Initiator::on_request(const storage::DiskRequest& wanted, TimeNs now, Output& out) {
   messages_.clear();
-  if (is_over_ || !facts_ || requests_.full() || !to_send_.empty() || !has_credit()) return false;
+  if (is_over_ || !facts_ || requests_.full() || !to_send_.empty() || !can_send()) return false;
   Request& request = *requests_.take();
   request.command = scsi::command_of(wanted, *facts_);
   request.memory = request.command.is_zero_block ? scratch(kZeroesAt, request.command.data_bytes)
@@ -159,7 +159,7 @@ void Initiator::repeat_all() {
 }
 
 void Initiator::pump(TimeNs now, Output& out) {
-  while (!is_over_ && !to_send_.empty() && has_credit()) {
+  while (!is_over_ && !to_send_.empty() && can_send()) {
     if (!out.has_room()) {
       out.more = true;
       return;

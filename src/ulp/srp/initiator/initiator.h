@@ -113,7 +113,12 @@ class Initiator final : public storage::Initiator {
   void repeat_all();
   void pump(TimeNs now, Output& out);
   storage::PeerMemory scratch(std::size_t at, std::uint32_t bytes) const;
-  bool has_credit() const { return credits_ > 1 || (credits_ == 1 && in_flight_ == 0); }
+  /// There is a credit, and no reset under way: all that was sent is repeated after that, and what
+  /// was sent behind it would be carried out twice, once after its answer.
+  bool can_send() const {
+    const bool is_resetting = managing_ && managing_->function == Function::unit_reset;
+    return !is_resetting && (credits_ > 1 || (credits_ == 1 && in_flight_ == 0));
+  }
 
   const InitiatorSettings settings_;
   const storage::PeerMemory scratch_;

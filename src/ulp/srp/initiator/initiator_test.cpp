@@ -144,9 +144,14 @@ TEST_F(SrpInitiator, ATargetThatAnswersNothingEndsTheSession) {
       {.kind = Kind::read, .bytes = 512, .memory = Pair::memory_of(data), .user = Tag{4}}));
   for (const TimeNs time : {30 * kSecond, 5 * kSecond, 5 * kSecond}) {
     EXPECT_FALSE(pair->has_ended);
+    const bool is_resetting = pair->sent.size() == 5;
+    EXPECT_EQ(pair->request({.kind = Kind::flush, .user = Tag{5}}), !is_resetting)
+        << "what is sent behind a reset would be repeated after it, and done twice";
     pair->pass(time);
   }
-  EXPECT_EQ(pair->sent, (std::vector<std::string>{"020188", "010000", "010000"}));  // Abort, reset.
+  // Abort, reset.
+  EXPECT_EQ(pair->sent,
+            (std::vector<std::string>{"020188", "020091", "010000", "020091", "010000"}));
   EXPECT_EQ(pair->initiators_end, "the target answers no task management");
   ASSERT_NE(pair->initiator->failure(), nullptr);
   EXPECT_FALSE(pair->initiator->failure()->is_final);
