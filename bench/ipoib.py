@@ -3,12 +3,14 @@
 large packets, connected mode, and a pair of TUN interfaces whose packets go by UDP (tun_over_udp.cpp) at the same MTU. Each
 round runs all of them in turn; prints medians, with the least and the greatest, and of the ratios of each round. Processor
 time is that of each side's process that carries packets, user's and kernel's, without iperf3's. Needs Debian's iperf3,
-ethtool, opensm and iproute2."""
+ethtool, opensm and iproute2; with --calls also perf, and a user who may count system calls with it."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,14 +28,33 @@ TUN_MTU = 65480  # With UDP's and IP's headers it fits into loopback's.
 PACKET = 2048
 KIB = 1024
 PORT = 5201
+CALLS = ("readv", "writev", "sendto", "recvfrom", "sched_yield", "epoll_wait")
 FREE_PORTS = free_ports()
+
+
+class CallCount:
+    """System calls of a process, while it is entered, by `perf`."""
+
+    def __init__(self, pid):
+        self.argv = ["perf", "stat", "-x,", "-e", ",".join(f"syscalls:sys_enter_{call}" for call in CALLS), "-p", str(pid)]
+
+    def __enter__(self):
+        self.perf = subprocess.Popen(self.argv, stderr=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_):
+        self.perf.send_signal(signal.SIGINT)
+        lines = [line.split(",") for line in self.perf.communicate()[1].splitlines()]
+        counted = [words for words in lines if len(words) > 2 and words[0].isdigit()]
+        self.found = {words[2].partition("_enter_")[2]: int(words[0]) for words in counted}
 
 
 class Sides:
     """Two namespaces, and in each an interface with its process."""
 
-    def __init__(self, bed):
+    def __init__(self, bed, counts_calls=False):
         self.bed = bed
+        self.counts_calls = counts_calls
         self.places = {host: namespaces() for host in HOSTS}
         self.pids = {}
         self.inside = {host: place.__enter__().pid for host, place in self.places.items()}
@@ -59,7 +80,12 @@ class Sides:
         server = subprocess.Popen(self.command("H2", "iperf3", "-s", "-1", "-B", address), stdout=subprocess.DEVNULL)
         wait_until(lambda: str(PORT) in self.on("H2", "ss", "-ltn"), 20, "iperf3")
         before = [self.processor_seconds(host) for host in HOSTS]
-        told = json.loads(self.on("H1", "iperf3", "-J", "-t", str(seconds), "-c", address))["end"]["sum_received"]
+        with contextlib.ExitStack() as stack:
+            counts = [stack.enter_context(CallCount(self.pids[host])) for host in HOSTS if self.counts_calls]
+            told = json.loads(self.on("H1", "iperf3", "-J", "-t", str(seconds), "-c", address))["end"]["sum_received"]
+        for host, count in zip(HOSTS, counts):
+            each = {call: round(number / (told["bytes"] / PACKET), 4) for call, number in count.found.items()}
+            print(f"{host}, calls for a packet: {each}", file=sys.stderr)
         spent = [self.processor_seconds(host) - at for host, at in zip(HOSTS, before)]
         server.wait(20)
         return told["bits_per_second"] / 1e9, *(1e6 * one / (told["bytes"] / PACKET) for one in spent)
@@ -89,8 +115,8 @@ def daemon_of(bed, host):
     raise RuntimeError(f"no interface of {host}")
 
 
-def with_ipoib(bed, note, seconds, mode):
-    sides = Sides(bed)
+def with_ipoib(bed, note, seconds, mode, counts_calls):
+    sides = Sides(bed, counts_calls)
     try:
         for host in HOSTS:
             bed.verbatim("ipoib", "up", "--host", host, "--netns", str(sides.inside[host]), "--mode", mode)
@@ -137,6 +163,7 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--calls", action="store_true", help="also the system calls for a packet, on the standard error")
     options = parser.parse_args()
     found = {}
 
@@ -150,7 +177,7 @@ def main():
         bed.wait_until_active(*HOSTS)
         for _ in range(options.rounds):
             for mode in ("datagram", "connected"):
-                with_ipoib(bed, note, options.seconds, mode)
+                with_ipoib(bed, note, options.seconds, mode, options.calls)
             with_tun(bed, note, options.seconds)
     print(f"load {os.getloadavg()[0]:.1f}\n")
     print("| what | Gb/s | us a 2 KiB packet, sender | receiver | MiB, receiver |\n|---|---|---|---|---|")

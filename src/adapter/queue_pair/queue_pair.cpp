@@ -129,9 +129,10 @@ void QueuePair::transmit_output(TimeNs now) {
 }
 
 /// Nobody acknowledges what an unreliable queue pair sends, so nothing holds it back: where the
-/// receiver shares this processor, it gets its turn before its socket overflows.
+/// receiver shares this processor, it gets its turn before its socket overflows. A fabric's credits
+/// do hold it back.
 void QueuePair::yield_if_unreliable() const {
-  if (!core_.is_reliable() && !direct_.is_open()) sched_yield();
+  if (!core_.is_reliable() && !direct_.is_open() && !core_.port().is_infiniband()) sched_yield();
 }
 
 void QueuePair::transmit_locked(TimeNs now) {

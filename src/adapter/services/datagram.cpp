@@ -38,7 +38,7 @@ void Datagram::forget_old_paths() {
 }
 
 /// Null where no socket can be had.
-const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
+const DatagramPath* Datagram::path_to(const DatagramPathKey& key, TimeNs now) {
   DatagramPath& path = paths_[key];
   if (!path.route) {
     const auto route = core_.port().route(key.source_gid_index, key.path, key.qpn);
@@ -47,7 +47,7 @@ const DatagramPath* Datagram::path_to(const DatagramPathKey& key) {
   }
   if (path.link != nullptr && !path.link->is_there()) path.link.reset();
   if (path.link != nullptr || !direct_.is_allowed() || key.qpn == kMulticastQpn) return &path;
-  const TimeNs now = monotonic_now();
+  if (now == 0) now = monotonic_now();
   if (now < path.look_again) return &path;
   path.look_again = now + kLookAgain;
   path.link = direct_.link_to(key.path, key.qpn, key.source_gid_index);
@@ -117,7 +117,7 @@ transport::DatagramConfig Datagram::config() const {
 std::optional<Status> Datagram::send(port::Burst& burst, transport::Slot slot, TimeNs now) {
   const SendWqe& wqe = core_.sends.wqe(slot);
   const DatagramTarget& target = core_.sends.target(slot);
-  const DatagramPath* const path = path_to({target.path, target.source_gid_index, target.qpn});
+  const DatagramPath* const path = path_to({target.path, target.source_gid_index, target.qpn}, now);
   if (path == nullptr) return Status::local_qp_operation_error;
   const std::uint64_t bytes = wqe.request.length + kWireOverheadBytes;
   const auto direct = send_directly(wqe.request, core_.local_memory(slot), *path, target.qkey);
@@ -187,7 +187,6 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
     completion.status = Status::local_length_error;
   } else {
     const std::span segments(core_.receives.current.segments, core_.receives.current.segment_count);
-    const port::DatagramHeader header(flow, immediate, packet.payload.size());
     const bool unattended =
         core_.around.progress.is_unattended() && byte_count <= kCopiedByKernelMax;
     const auto write = unattended ? scatter<region::write_unattended> : scatter<>;
@@ -195,7 +194,10 @@ void Datagram::on_packet(const wire::Packet& packet, const Path& from, const Pat
       return write(core_.placing, core_.regions, core_.receive_pd(), segments, offset, bytes);
     };
     // Without a GRH its 40 bytes stay as they are (IBA 11.4.2.1).
-    if ((origin.has_grh && !place(0, header.grh)) || !place(header.grh.size(), packet.payload)) {
+    const auto place_grh = [&] {
+      return place(0, port::DatagramHeader(flow, immediate, packet.payload.size()).grh);
+    };
+    if ((origin.has_grh && !place_grh()) || !place(wire::Grh::kSize, packet.payload)) {
       completion.status = Status::local_protection_error;
     }
   }

@@ -62,7 +62,8 @@ class Datagram : public Unacknowledged {
 
  private:
   void forget_old_paths();
-  const DatagramPath* path_to(const DatagramPathKey& key);
+  /// `now`: 0 reads the clock, if need be.
+  const DatagramPath* path_to(const DatagramPathKey& key, TimeNs now = 0);
   std::optional<transport::Status> send_directly(const transport::SendRequest& request,
                                                  const LocalMemory& local, const DatagramPath& path,
                                                  QKey qkey);

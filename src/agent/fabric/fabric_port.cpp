@@ -54,7 +54,8 @@ InfinibandPath FabricPort::path_to(const protocol::MadAddress& from, std::uint8_
   InfinibandPath path{.dlid = Lid{from.lid},
                       .slid = Lid{static_cast<std::uint16_t>(raw(port.lid) | from.path_bits)},
                       .service_level = from.service_level,
-                      .port = own_port};
+                      .port = own_port,
+                      .grh = {}};
   if (from.has_grh != 0) {
     path.grh = {.source = arena::gid_of(port),
                 .destination = {from.gid},

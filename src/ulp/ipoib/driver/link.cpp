@@ -20,9 +20,11 @@ namespace {
 constexpr std::uint16_t kFullMemberBit = 0x8000;
 constexpr int kPacketsOfATurn = 64;
 constexpr TimeNs kJoinAgain = 2 * kSecond;
-/// Datagrams that wait for this process: the window of a TCP connection (net.ipv4.tcp_rmem: 6 MiB)
-/// fits, for what finds no receive is lost. Connected mode has few. And those that the adapter has.
-constexpr std::uint32_t kReceives = 4096, kReceivesConnected = 1024, kSends = 128;
+/// Datagrams that find a receive. A card fills them while this process is off its processor: the
+/// window of a TCP connection (net.ipv4.tcp_rmem: 6 MiB) fits, for what finds none is lost. Where
+/// this thread attends, they wait in the fabric instead, and few receives stay in the cache.
+constexpr std::uint32_t kReceives = 4096, kReceivesAttended = 512;
+constexpr std::uint32_t kSends = 128;  // That the adapter has.
 /// As other cards' interfaces; a TUN's are 500.
 constexpr std::uint32_t kQueueLength = 1000;
 /// Cards with Enhanced IPoIB, by their PCI numbers.
@@ -241,7 +243,7 @@ Result<void> Link::make_port(const wire::MulticastRecord& record) {
        .pkey_index = *index,
        .qkey = QKey{record.qkey},
        .sends = kSends,
-       .receives = options_.is_connected ? kReceivesConnected : kReceives,
+       .receives = packets_ >= 0 ? kReceivesAttended : kReceives,
        .receive_bytes = bytes_of(std::max(Mtu{record.mtu}, port_facts().mtu))});
   if (!port) return std::unexpected(port.error());
   port_ = std::move(*port);
@@ -343,7 +345,7 @@ TimeNs Link::deadline() const {
 
 void Link::on_time(TimeNs now) {
   serve_packets(now);
-  flush_merge();
+  if (!is_driver_awake()) flush_merge();  // While it is, more may follow.
   if (joins_again_ <= now) {
     joins_again_ = kNever;
     subnet_->begin(now);

@@ -77,24 +77,49 @@ std::optional<SocketAddress> destination_of(ByteSpan packet) {
   return std::nullopt;
 }
 
+namespace {
+
+constexpr std::uint64_t kLowHalf = 0xffffffff;
+
 /// In the machine's byte order, and halves of words of eight bytes apart: their sums do not
 /// overflow, so all carries are added at the end, where the bytes are swapped (RFC 1071, section
-/// 2).
-std::uint32_t sum_of(ByteSpan bytes, std::uint32_t sum) {
+/// 2). Of as many whole words as there are from `at` on.
+template <typename Word>
+std::uint64_t sum_of_words(ByteSpan bytes, std::size_t& at) {
+  std::uint64_t sum = 0;
+  for (; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, &bytes[at], sizeof word);
+    sum += (word & kLowHalf) + (std::uint64_t{word} >> 32);
+  }
+  return sum;
+}
+
+/// The same of 32 bytes at a time.
+std::uint64_t sum_of_blocks(ByteSpan bytes, std::size_t& at) {
   using Words = std::uint64_t __attribute__((vector_size(16)));
-  constexpr std::uint64_t kLow = 0xffffffff;
   Words low{}, high{};
-  std::size_t at = 0;
   for (; at + 2 * sizeof(Words) <= bytes.size(); at += 2 * sizeof(Words)) {
     std::array<Words, 2> words;
     std::memcpy(words.data(), &bytes[at], sizeof words);
-    low += (words[0] & kLow) + (words[1] & kLow);
+    low += (words[0] & kLowHalf) + (words[1] & kLowHalf);
     high += (words[0] >> 32) + (words[1] >> 32);
   }
-  std::array<std::uint32_t, 2 * sizeof(Words) / sizeof(std::uint32_t)> rest{};
-  if (at < bytes.size()) std::memcpy(rest.data(), &bytes[at], bytes.size() - at);
-  std::uint64_t total = low[0] + low[1] + high[0] + high[1];
-  for (const std::uint32_t word : rest) total += word;
+  return low[0] + low[1] + high[0] + high[1];
+}
+
+}  // namespace
+
+/// Most calls are for headers: what is left of a block is added without a loop over bytes.
+std::uint32_t sum_of(ByteSpan bytes, std::uint32_t sum) {
+  std::size_t at = 0;
+  std::uint64_t total = sum_of_blocks(bytes, at);
+  total += sum_of_words<std::uint64_t>(bytes, at);
+  total += sum_of_words<std::uint32_t>(bytes, at);
+  total += sum_of_words<std::uint16_t>(bytes, at);
+  std::uint16_t last = 0;
+  if (at < bytes.size()) std::memcpy(&last, &bytes[at], 1);
+  total += last;
   while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);
   total = to_big_endian(static_cast<std::uint16_t>(total)) + std::uint64_t{sum};
   while (total >> 16 != 0) total = (total & 0xffff) + (total >> 16);
