@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <poll.h>
+
 #include "base/net/path.h"
 #include "base/time.h"
 #include "link/ethernet/function_link.h"
@@ -183,6 +185,21 @@ void send_and_end(const std::array<FunctionName, 2>& functions) {
   }
 }
 
+/// A thread that polls takes no word away from one that sleeps.
+void poll_beside_a_sleeper(const std::array<FunctionName, 2>& functions) {
+  const auto port =
+      need(FunctionPort::open({.socket = functions[1].socket, .function = functions[1].function}));
+  auto from = need(offload::FunctionClient::join(
+      {.socket = functions[0].socket, .function = functions[0].function, .wants = 0}));
+  need(port->begin_sleep(), "a frame that nobody has sent");
+  port->receive([](MutableByteSpan) {});
+  std::fill_n(from->room().begin(), 200, std::byte{2});
+  from->post(200);
+  from->ring();
+  pollfd ready{.fd = port->descriptor(), .events = POLLIN, .revents = 0};
+  need(poll(&ready, 1, 10'000) == 1, "who sleeps is not woken");
+}
+
 /// Raw frames, ring to ring.
 void measure(const std::array<FunctionName, 2>& functions, int seconds) {
   auto to = need(offload::FunctionClient::join(
@@ -227,6 +244,7 @@ int main(int argc, char** argv) {
     compare(functions, "fd09::1", "fd09::2", port, "ff15::7");
   }
   send_and_end(functions);
+  poll_beside_a_sleeper(functions);
   std::puts("ok");
   return 0;
 }
