@@ -1,6 +1,7 @@
 // function_ends FUNCTION FUNCTION [SECONDS]: links of two nodes on two functions (SOCKET/vf0), in
 // one process. Sends packets of either RoCE version over IPv4 and IPv6, to nodes and to groups, and
 // compares what comes. With SECONDS: how fast frames of 4,200 bytes pass.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <poll.h>
 
 #include "base/net/path.h"
 #include "base/time.h"
@@ -160,6 +163,43 @@ void compare(const std::array<FunctionName, 2>& functions, const char* one, cons
   need(!nobody && nobody.error().code == EHOSTUNREACH, "an address that nobody has");
 }
 
+/// What a client has sent arrives, even if it ends before the card knows.
+void send_and_end(const std::array<FunctionName, 2>& functions) {
+  constexpr std::size_t kCount = 100;
+  const auto to = need(offload::FunctionClient::join(
+      {.socket = functions[1].socket, .function = functions[1].function}));
+  auto from = need(offload::FunctionClient::join(
+      {.socket = functions[0].socket, .function = functions[0].function, .wants = 0}));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const MutableByteSpan room = from->room();
+    std::fill_n(room.begin(), 200, std::byte{2});
+    from->post(200);
+  }
+  from.reset();
+  std::size_t count = 0;
+  const TimeNs deadline = monotonic_now() + 10 * kSecond;
+  while (count < kCount) {
+    need(monotonic_now() < deadline, "the last frames of a client that has ended are lost");
+    to->receive([&](ByteSpan frame) { count += frame.size() == 200 ? 1 : 0; });
+    std::this_thread::yield();
+  }
+}
+
+/// A thread that polls takes no word away from one that sleeps.
+void poll_beside_a_sleeper(const std::array<FunctionName, 2>& functions) {
+  const auto port =
+      need(FunctionPort::open({.socket = functions[1].socket, .function = functions[1].function}));
+  auto from = need(offload::FunctionClient::join(
+      {.socket = functions[0].socket, .function = functions[0].function, .wants = 0}));
+  need(port->begin_sleep(), "a frame that nobody has sent");
+  port->receive([](MutableByteSpan) {});
+  std::fill_n(from->room().begin(), 200, std::byte{2});
+  from->post(200);
+  from->ring();
+  pollfd ready{.fd = port->descriptor(), .events = POLLIN, .revents = 0};
+  need(poll(&ready, 1, 10'000) == 1, "who sleeps is not woken");
+}
+
 /// Raw frames, ring to ring.
 void measure(const std::array<FunctionName, 2>& functions, int seconds) {
   auto to = need(offload::FunctionClient::join(
@@ -203,6 +243,8 @@ int main(int argc, char** argv) {
     compare(functions, "10.9.0.1", "10.9.0.2", port, "239.1.2.3");
     compare(functions, "fd09::1", "fd09::2", port, "ff15::7");
   }
+  send_and_end(functions);
+  poll_beside_a_sleeper(functions);
   std::puts("ok");
   return 0;
 }

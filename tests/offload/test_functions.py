@@ -27,7 +27,7 @@ def until(condition, words):
     end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
-            raise AssertionError(words)
+            raise AssertionError(words() if callable(words) else words)
         time.sleep(0.05)
 
 
@@ -104,15 +104,12 @@ class Functions(unittest.TestCase):
 
     def test_rdma_cm(self):
         server = self.start(self.node("b", "rping", "-s", "-a", B, "-C", "20", "-V"))
-        client = None
-
-        def answered():
-            nonlocal client
-            client = subprocess.run(self.node("a", "rping", "-c", "-a", B, "-C", "20", "-V"), text=True, check=False,
-                                    capture_output=True, timeout=PATIENCE)
-            return client.returncode == 0
-        until(answered, lambda: client.stderr)
-        self.assertEqual(server.wait(PATIENCE), 0)
+        until(lambda: '"listens": true' in verbatim("status", "--json").stdout or server.poll() is not None,
+              "rping does not listen")
+        client = subprocess.run(self.node("a", "rping", "-c", "-a", B, "-C", "20", "-V"), text=True, check=False,
+                                capture_output=True, timeout=PATIENCE)
+        told = server.communicate(timeout=PATIENCE)[0]
+        self.assertEqual((client.returncode, server.returncode), (0, 0), client.stdout + client.stderr + told)
 
     def test_programs_of_one_node(self):
         for roce in ("v2", "v1"):

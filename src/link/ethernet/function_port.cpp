@@ -70,10 +70,10 @@ void FunctionPort::adopt(std::unique_ptr<offload::FunctionClient> client) {
   if (client_ == nullptr) again_.set(monotonic_now() + kRejoinPause);
 }
 
-void FunctionPort::serve_descriptors() {
+void FunctionPort::keep_card() {
   if (client_ == nullptr) return rejoin();
-  if (!std::exchange(slept_, false)) return;
-  if (client_->wake_up()) return;
+  if (!std::exchange(look_for_card_, false)) return;
+  if (client_->has_card()) return;
   log(LogLevel::warn, "the card at {} has ended: frames are lost until it is back", wish_.socket);
   adopt(nullptr);
 }
@@ -85,12 +85,13 @@ void FunctionPort::rejoin() {
   if (!client) return adopt(nullptr);
   log(LogLevel::info, "the card at {} is back", wish_.socket);
   adopt(std::move(*client));
-  slept_ = true;
+  look_for_card_ = true;
 }
 
 bool FunctionPort::begin_sleep() {
-  slept_ = true;
-  return client_ == nullptr || client_->begin_sleep();
+  if (client_ == nullptr || client_->begin_sleep()) return true;
+  look_for_card_ = true;
+  return false;
 }
 
 MutableByteSpan FunctionPort::room_in_time() {

@@ -58,8 +58,9 @@ class FunctionPort {
   explicit FunctionPort(const Wish& wish) : wish_(wish) {}
   Result<void> watch(int fd);
   void adopt(std::unique_ptr<offload::FunctionClient> client);
-  /// Before frames are taken: what has made the descriptor readable. Requires no lock.
-  void serve_descriptors();
+  /// Before frames are taken: whether there is a card still, or again. Requires no lock. What the
+  /// card says to a sleeper is left to that one: who polls meanwhile would take it away.
+  void keep_card();
   void rejoin();
   /// Requires the lock. An empty room: none was freed in time.
   MutableByteSpan room_in_time();
@@ -72,7 +73,7 @@ class FunctionPort {
   std::atomic<bool> is_joined_{false};
   static constexpr std::uint32_t kIdleLooks = 1 << 14;
   std::uint32_t idle_looks_ = 0;  // The receiving thread's, as the next one.
-  bool slept_ = true;             // The descriptors may say something.
+  bool look_for_card_ = false;    // It may have ended.
   Mutex mutex_;  // Guards sending, and `client_`, which the receiving thread replaces.
   std::unique_ptr<offload::FunctionClient> client_;
 };
@@ -96,10 +97,10 @@ int FunctionPort::send(std::size_t count, Write write) noexcept {
 
 template <typename OnFrame>
 std::size_t FunctionPort::receive(OnFrame on_frame) {
-  serve_descriptors();
+  keep_card();
   const std::size_t count = client_ == nullptr ? 0 : client_->receive(on_frame);
   // A thread that polls looks now and then whether there still is a card.
-  if (count == 0 && ++idle_looks_ % kIdleLooks == 0) slept_ = true;
+  if (count == 0 && ++idle_looks_ % kIdleLooks == 0) look_for_card_ = true;
   return count;
 }
 

@@ -121,7 +121,7 @@ Result<MacAddress> ask_neighbour(const FunctionName& name, const SocketAddress& 
     const TimeNs wait = std::min(deadline, ask_at) - now;
     pollfd ready{.fd = (*client)->fd(), .events = POLLIN, .revents = 0};
     if ((*client)->begin_sleep()) poll(&ready, 1, static_cast<int>(wait / kMillisecond) + 1);
-    if (!(*client)->wake_up()) return refuse(ENETDOWN, "the card has ended");
+    if (!(*client)->has_card()) return refuse(ENETDOWN, "the card has ended");
   }
   return refuse(EHOSTUNREACH,
                 "nobody answers for " + destination.ip_text() + " on the function's Ethernet");

@@ -94,8 +94,9 @@ class Card final : private service::Source {
   // Functions that are rings: functions.cpp.
   Result<void> on_join(service::Client& client, const service::Incoming& message);
   /// Null: it is no function's.
-  FunctionMember* member_of(const service::Client& client, RingFunction** function = nullptr);
+  FunctionMember* member_of(const service::Client& client, std::uint16_t* port = nullptr);
   void leave_function(const service::Client& client);
+  void take_last_frames(std::uint16_t port, const FunctionMember& member);
   void say_link(const RingFunction& function);
   void say_asleep_to_members(bool asleep);
   bool members_have_work();

@@ -43,24 +43,36 @@ Result<void> Card::on_join(service::Client& client, const service::Incoming& mes
   return {};
 }
 
-FunctionMember* Card::member_of(const service::Client& client, RingFunction** function) {
+FunctionMember* Card::member_of(const service::Client& client, std::uint16_t* port) {
   const int socket = const_cast<service::Client&>(client).channel().fd();
-  for (Port& port : ports_) {
-    RingFunction* const rings = port.rings();
+  for (std::uint16_t p = 0; p < ports_.size(); ++p) {
+    RingFunction* const rings = ports_[p].rings();
     FunctionMember* const member = rings == nullptr ? nullptr : rings->find(socket);
     if (member == nullptr) continue;
-    if (function != nullptr) *function = rings;
+    if (port != nullptr) *port = p;
     return member;
   }
   return nullptr;
 }
 
 void Card::leave_function(const service::Client& client) {
-  RingFunction* function = nullptr;
-  const FunctionMember* const member = member_of(client, &function);
+  std::uint16_t port = 0;
+  const FunctionMember* const member = member_of(client, &port);
   if (member == nullptr) return;
-  function->leave(member->socket());
-  say_link(*function);
+  take_last_frames(port, *member);
+  RingFunction& function = *ports_[port].rings();
+  function.leave(member->socket());
+  say_link(function);
+}
+
+/// What a client has sent before it ended, such as its last acknowledgement, is sent: as a kernel
+/// does. Other clients have their turns meanwhile.
+void Card::take_last_frames(std::uint16_t port, const FunctionMember& member) {
+  const std::size_t turns = VNIC_SLOTS * ports_[port].rings()->members().size();
+  for (std::size_t taken = 0; member.has_work() && taken < turns;) {
+    taken += std::max<std::size_t>(serve_port(port), 1);
+  }
+  wake();
 }
 
 /// The driver sees the link of a function's port.

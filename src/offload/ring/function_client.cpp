@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -157,20 +158,19 @@ void FunctionClient::post(std::size_t bytes) {
 void FunctionClient::ring() const { wake_card(region_->card_asleep, doorbell_.get()); }
 
 bool FunctionClient::begin_sleep() {
+  std::array<std::byte, 64> message;
+  ssize_t size = 1;
+  while (size > 0) size = recv(fd(), message.data(), message.size(), MSG_DONTWAIT);
+  const bool has_ended = size == 0;
   release(region_->client_asleep, 1u);
   // Before the last look: the card completes, and then reads whether the client sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return acquire(region_->receive.done) == received_;
+  return !has_ended && acquire(region_->receive.done) == received_;
 }
 
-bool FunctionClient::wake_up() {
-  release(region_->client_asleep, 0u);
-  std::array<std::byte, 64> message;
-  for (;;) {
-    const ssize_t size = recv(fd(), message.data(), message.size(), MSG_DONTWAIT);
-    if (size == 0) return false;
-    if (size < 0) return errno == EAGAIN || errno == EINTR;
-  }
+bool FunctionClient::has_card() const {
+  pollfd socket{.fd = fd(), .events = POLLRDHUP, .revents = 0};
+  return poll(&socket, 1, 0) <= 0;
 }
 
 }  // namespace verbatim::offload

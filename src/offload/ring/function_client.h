@@ -54,10 +54,11 @@ class FunctionClient {
   void post(std::size_t bytes);
   void ring() const;
 
-  /// Before the client waits for `fd`. Returns false if something has come already.
+  /// Before a thread waits for `fd`, whose messages it takes: nothing else does, so it misses none.
+  /// Returns false if something has come already, or the card has ended.
   bool begin_sleep();
-  /// Takes what makes `fd` readable. Returns false if the card has ended.
-  bool wake_up();
+  /// Costs a system call.
+  bool has_card() const;
 
  private:
   FunctionClient() = default;
