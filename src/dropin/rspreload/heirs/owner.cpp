@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
