@@ -25,6 +25,7 @@ Result<RemoteMemory> Grants::add(SocketId socket, int file, const local::Grant& 
       std::distance(first, grants_.lower_bound({SocketId{raw(socket) + 1}, MemoryKey{}}));
   if (static_cast<std::size_t>(count) >= kOfASocketMax)
     return refuse(EAGAIN, fmt::format("{} grants of a socket are the most", count));
+  // Its registration would refuse bytes beyond the end, too; this says why.
   if (!keeps_bytes(file, grant.offset, grant.bytes))
     return refuse(EBUSY, "the memory is in no file that cannot shrink, or beyond its end");
   const auto offset = static_cast<std::uint32_t>(grant.offset % page_bytes());
