@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -29,6 +30,14 @@ Result<UniqueFd> create_sparse_file(const char* name, std::uint64_t bytes) {
     return refuse_errno("sizing the memfd");
   }
   return fd;
+}
+
+bool keeps_bytes(int file, std::uint64_t offset, std::uint64_t bytes) {
+  const int seals = fcntl(file, F_GET_SEALS);
+  struct stat found{};
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file, &found) != 0) return false;
+  const auto size = static_cast<std::uint64_t>(found.st_size);
+  return offset <= size && bytes <= size - offset;
 }
 
 }  // namespace verbatim

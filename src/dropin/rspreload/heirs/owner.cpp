@@ -41,6 +41,7 @@ using Source = ulp::sockets::Source;
 
 /// How long a process that exits waits for children that have its streams and do not use them.
 constexpr auto kLastQuestions = std::chrono::seconds(1);
+constexpr int kQuestionsOfATurn = 64;
 
 class Owner {
  public:
@@ -223,16 +224,18 @@ void Owner::answer(std::uint32_t serial, UniqueFd to) {
                        .descriptor = UniqueFd(fcntl(served->programs.get(), F_DUPFD_CLOEXEC, 0))});
 }
 
-/// Returns false if nobody has the line any more.
+/// Returns false if nobody has the line any more. A child that asks without end has its turns, as
+/// others have; what it has not inherited is not its to have.
 bool Owner::hear(Line& line) {
-  while (auto message = receive_from(line.end.get(), MSG_DONTWAIT)) {
+  for (int i = 0; i < kQuestionsOfATurn; ++i) {
+    auto message = receive_from(line.end.get(), MSG_DONTWAIT);
+    if (!message && errno == EMFILE) continue;  // It finds its question unanswered.
+    if (!message) return errno == EAGAIN;
+    if (message->serial >= line.born) continue;
     if (message->word == Word::closed) line.closed.insert(message->serial);
-    // What the child has not inherited is not its to have.
-    const bool is_inherited = message->serial < line.born;
-    if (message->word == Word::ask && is_inherited)
-      answer(message->serial, std::move(message->descriptor));
+    if (message->word == Word::ask) answer(message->serial, std::move(message->descriptor));
   }
-  return errno == EAGAIN;
+  return true;
 }
 
 /// What nobody can ask for any more.

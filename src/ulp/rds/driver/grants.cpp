@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "base/files/sparse_file.h"
 #include "base/os/page.h"
 
 namespace verbatim::ulp::rds {
@@ -25,10 +25,9 @@ Result<RemoteMemory> Grants::add(SocketId socket, int file, const local::Grant& 
       std::distance(first, grants_.lower_bound({SocketId{raw(socket) + 1}, MemoryKey{}}));
   if (static_cast<std::size_t>(count) >= kOfASocketMax)
     return refuse(EAGAIN, fmt::format("{} grants of a socket are the most", count));
-  // What a program could cut off would end this process (SIGBUS).
-  const int seals = fcntl(file, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return refuse(EBUSY, "the memory is in no file that cannot shrink");
+  // Its registration would refuse bytes beyond the end, too; this says why.
+  if (!keeps_bytes(file, grant.offset, grant.bytes))
+    return refuse(EBUSY, "the memory is in no file that cannot shrink, or beyond its end");
   const auto offset = static_cast<std::uint32_t>(grant.offset % page_bytes());
   const std::size_t bytes = (offset + grant.bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "base/files/sparse_file.h"
@@ -119,11 +117,7 @@ int create_inbox() {
 }
 
 Inbox* map_inbox(int file) {
-  struct stat found{};
-  const int seals = fcntl(file, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file, &found) != 0 ||
-      found.st_size != static_cast<off_t>(sizeof(Inbox)))
-    return nullptr;
+  if (!keeps_bytes(file, 0, sizeof(Inbox))) return nullptr;
   void* const memory = mmap(nullptr, sizeof(Inbox), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<Inbox*>(memory);
 }
