@@ -38,6 +38,19 @@ TEST(NvmeWorld, AHostileHostHurtsNobodyElse) {
   }
 }
 
+TEST(NvmeWorld, WhoIsKeptOutWritesNothing) {
+  std::uint64_t refused = 0, preemptions = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    World world(seed, {.vanish = 0, .store_sleeps = 0.6, .reserve = 0.05});
+    world.run(kSteps);
+    EXPECT_EQ(world.finish(), kNone) << "seed " << seed;
+    refused += world.refused_writes();
+    preemptions += world.preemptions();
+  }
+  EXPECT_GT(refused, 2 * kSeeds);
+  EXPECT_GT(preemptions, kSeeds / 10);
+}
+
 TEST(NvmeWorld, CutsBetweenAnyTwoSteps) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     World world(seed, {.cut = 0.05, .vanish = 0.005});
