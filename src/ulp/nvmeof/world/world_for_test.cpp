@@ -1,4 +1,4 @@
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 #include <algorithm>
 

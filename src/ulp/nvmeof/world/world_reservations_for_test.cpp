@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ulp/nvmeof/reservations/reservations.h"
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 /// Reservations of the world's hosts. A host's command counts from when it has come; after the
 /// answer to Preempt and Abort, nothing of hosts that are kept out reaches the disk.

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/overloaded.h"
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 /// The world's store, and how connections end.
 namespace verbatim::ulp::nvmeof {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 namespace verbatim::ulp::nvmeof {
 namespace {
