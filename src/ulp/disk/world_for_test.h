@@ -35,7 +35,8 @@ struct WorldTarget {
 class World final : public Outside {
  public:
   /// `quiescence`: of the disk's settings.
-  World(std::uint64_t seed, WorldTarget& target, std::uint32_t paths = 1, TimeNs quiescence = kLateMax + kSecond);
+  World(std::uint64_t seed, WorldTarget& target, std::uint32_t paths = 1,
+        TimeNs quiescence = kLateMax + kSecond);
   void run(int asks);
   std::uint64_t sessions() const { return disk_->sessions(); }
   static constexpr TimeNs kLateMax = 20 * kSecond;

@@ -128,6 +128,23 @@ TEST(NvmeNotices, AccessStatesAreThoseOfTheHostsPort) {
   EXPECT_EQ(b.response.substr(28), "0206") << "status 301h, and it may be tried again elsewhere";
 }
 
+/// As a host reads the page, of which any part may have come.
+TEST(NvmeNotices, AccessStatesAreReadAsFarAsTheyHaveCome) {
+  std::array<std::byte, kLogBlockBytes> page{};
+  LogBlockWriter out(0, page);
+  put_access_header(1, 2, out);
+  put_access_group(1, 1, 1, AccessState::inaccessible, out);
+  out.put(std::uint32_t{7});
+  put_access_group(3, 0, 1, AccessState::non_optimized, out);
+  EXPECT_EQ(decode_access_state(page, 1), AccessState::inaccessible);
+  EXPECT_EQ(decode_access_state(page, 3), AccessState::non_optimized);
+  EXPECT_EQ(decode_access_state(page, 2), std::nullopt);
+  EXPECT_EQ(decode_access_state(std::span(page).first(83), 3), std::nullopt) << "half of it";
+  EXPECT_EQ(decode_access_state(std::span(page).first(15), 1), std::nullopt);
+  store_le(&page[20], ~std::uint32_t{0});  // So many namespaces that no page has them.
+  EXPECT_EQ(decode_access_state(page, 3), std::nullopt);
+}
+
 TEST(NvmeNotices, WithoutStatesThereIsNoSuchPage) {
   NoticeBench b(settings_of({1}));
   EXPECT_EQ(b.log(LogPage::access_states, 16).substr(0, 10), "SEND 0x109");

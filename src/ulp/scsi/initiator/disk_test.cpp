@@ -120,6 +120,30 @@ TEST(ScsiDisk, ProbeOfOurOwnUnit) {
   EXPECT_TRUE(all.can_discard && all.is_read_only && all.can_write_stable);
 }
 
+/// Of a vendor's name and an NAA of the unit, and one of the port; cut anywhere.
+TEST(ScsiDisk, ADiskIsKnownByItsBestDesignator) {
+  const std::uint8_t page[] = {0, 0x83, 0, 26,                        //
+                               2, 0x01, 0, 4,  'T',  'E',  'S', 'T',  //
+                               1, 0x93, 0, 2,  0x50, 0x01,            //
+                               1, 0x03, 0, 2,  0x60, 0x01,            //
+                               2, 0x08, 0, 2,  'i',  'q'};
+  const auto identity = [&](std::size_t bytes) {
+    DiskProbe probe;
+    for (int step = 0; step < 6; ++step) {
+      std::vector<std::byte> data(192);
+      if (step == 2) data[7] = std::byte{99}, data[10] = std::byte{2};  // Blocks of 512.
+      probe.on_answer(Status::good, {}, data);
+    }
+    EXPECT_EQ(hex_of(probe.command()->cdb).substr(0, 12), "12018300ff00");
+    probe.on_answer(Status::good, {}, std::as_bytes(std::span(page)).first(bytes));
+    return probe.facts() == nullptr ? "none" : probe.facts()->identity;
+  };
+  EXPECT_EQ(identity(std::size(page)), "6001");
+  EXPECT_EQ(identity(23), "54455354") << "the NAA is cut";
+  EXPECT_EQ(identity(11), "");
+  EXPECT_EQ(identity(0), "");
+}
+
 TEST(ScsiDisk, WhatIsNoDisk) {
   DiskProbe probe;
   probe.on_answer(Status::good, {}, {});

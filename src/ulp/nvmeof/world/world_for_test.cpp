@@ -1,4 +1,4 @@
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 #include <algorithm>
 
@@ -25,8 +25,11 @@ World::World(std::uint64_t seed, const Options& options)
     disks_.emplace_back(bytes);
     auto subsystem = Subsystem::create(kNqns[unit - 1]);
     subsystem->admit_any_host();
-    static_cast<void>(subsystem->add(1, {storage::UnitId{unit}, bytes / kBlockBytes}));
-    static_cast<void>(target_.add(std::move(*subsystem)));
+    static_cast<void>(subsystem->add(1, {.unit = storage::UnitId{unit},
+                                         .blocks = bytes / kBlockBytes,
+                                         .can_reserve = options.reserve > 0}));
+    Subsystem* const added = *target_.add(std::move(*subsystem));
+    if (unit == 1) good_ = added;
   }
   for (std::uint32_t i = 0; i < kHosts; ++i) {
     hosts_.push_back({.name = fmt::format("nqn.2026-01.test:host{}", i)});
@@ -113,6 +116,7 @@ void World::set_up(Connection& connection) {
   std::vector<std::byte> capsule(AdminCommand::kSize);
   if (connection.step == 0) {
     ConnectData data{
+        .host_id = {std::byte(connection.host + 1)},
         .controller_id = connection.queue == 0 ? ConnectData::kAnyController : host.controller,
         .subsystem = kNqns[connection.host == kHosts - 1 ? 1 : 0],
         .host = host.name};
@@ -140,6 +144,9 @@ std::size_t World::region(const Connection& connection, std::uint32_t slot) cons
 }
 
 void World::send_io(Connection& connection) {
+  const bool is_hostile = connection.host == kHosts - 1;
+  if (options_.reserve > 0 && !is_hostile && random_.chance(options_.reserve))
+    return send_reservation(connection);
   const auto slot = static_cast<std::uint32_t>(random_.below(kSlots));
   for (const auto& [id, other] : connection.commands) {
     if (other.is_io && other.slot == slot) return;
@@ -148,16 +155,22 @@ void World::send_io(Connection& connection) {
   const auto pattern = static_cast<std::uint8_t>(random_.below(255) + 1);
   const std::size_t at = region(connection, slot);
   const std::size_t in_host = (std::size_t{connection.queue} * kSlots + slot) * kSlotBytes;
-  nvmeof::Command command{.opcode = is_write ? Opcode::write : Opcode::read,
-                          .id = CommandId{next_id(connection, {is_write, true, slot, pattern})},
-                          .namespace_id = 1,
-                          .data = {.kind = DataDescriptor::Kind::keyed,
-                                   .address = in_host,
-                                   .bytes = kSlotBytes,
-                                   .key = MemoryKey{1},
-                                   .invalidates = random_.chance(0.5)},
-                          .first_block = at / kBlockBytes,
-                          .blocks = kSlotBytes / kBlockBytes};
+  nvmeof::Command command{
+      .opcode = is_write ? Opcode::write : Opcode::read,
+      .id = CommandId{next_id(connection, {.is_write = is_write,
+                                           .is_io = true,
+                                           .slot = slot,
+                                           .pattern = pattern,
+                                           .is_kept_out = is_write && is_kept_out(connection.host),
+                                           .holders = holders_})},
+      .namespace_id = 1,
+      .data = {.kind = DataDescriptor::Kind::keyed,
+               .address = in_host,
+               .bytes = kSlotBytes,
+               .key = MemoryKey{1},
+               .invalidates = random_.chance(0.5)},
+      .first_block = at / kBlockBytes,
+      .blocks = kSlotBytes / kBlockBytes};
   std::vector<std::byte> capsule(nvmeof::Command::kSize);
   auto& memory = hosts_[connection.host].memory;
   if (is_write && random_.chance(0.5)) {
@@ -309,6 +322,12 @@ void World::receive(Connection& connection, ByteSpan response) {
     connection.step = connection.queue > 0 ? 2 : connection.step + 1;
   }
   if (is_hostile) return;
+  if (command.is_reservation) return on_reserved(connection, command, completion->status);
+  if (command.is_kept_out && is_done) violation("a host that is kept out has written");
+  const bool may_conflict =
+      command.is_kept_out || (command.is_write && command.holders != holders_);
+  if (completion->status == Status::reservation_conflict && may_conflict)
+    return static_cast<void>(++refused_writes_);
   if (!is_done && command.is_io && options_.store_error == 0)
     violation(fmt::format("status {:#x}", raw(completion->status)));
   if (!is_done || !command.is_io) return;

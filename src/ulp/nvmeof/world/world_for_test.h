@@ -25,6 +25,8 @@ class World {
     double store_error = 0.0;   // Of each request of the store.
     double vanish = 0.0005;     // A host says nothing any more.
     std::uint32_t entries = 8;  // Of an I/O queue.
+    double store_sleeps = 0.0;  // Of each step: the store answers nothing.
+    double reserve = 0.0;       // Of each command of I/O: it is one of reservations.
   };
   static constexpr std::uint32_t kHosts = 4;  // The last one is hostile.
   static constexpr std::uint32_t kQueuesMax = 4;
@@ -37,6 +39,9 @@ class World {
   std::vector<std::string> finish();
   std::uint64_t reads() const { return reads_; }
   std::uint64_t writes() const { return writes_; }
+  /// Writes of hosts that were kept out, and Preempt and Abort that was answered.
+  std::uint64_t refused_writes() const { return refused_writes_; }
+  std::uint64_t preemptions() const { return preemptions_; }
 
  private:
   struct Command {
@@ -44,6 +49,16 @@ class World {
     bool is_io = false;
     std::uint32_t slot = 0;
     std::uint8_t pattern = 0;
+    bool is_reservation = false, preempts = false;
+    Status expected = Status::success;  // Of a reservation.
+    bool is_kept_out = false;           // A write, when it was sent.
+    std::uint64_t holders = 0;          // `holders_` then.
+  };
+  /// What the hosts have registered and reserved: type 1, write exclusive.
+  struct Reserved {
+    std::set<std::uint32_t> registered;
+    std::optional<std::uint32_t> holder;
+    friend bool operator==(const Reserved&, const Reserved&) = default;
   };
   struct Connection {
     std::uint32_t host = 0;
@@ -82,6 +97,14 @@ class World {
   void host_acts(Connection& connection);
   void set_up(Connection& connection);
   void send_io(Connection& connection);
+  void send_reservation(Connection& connection);
+  Status reserve(Opcode opcode, bool preempts, std::uint32_t host, std::uint32_t other);
+  Reserved reserved_there() const;
+  void on_reserved(const Connection& connection, const Command& command, Status status);
+  bool is_kept_out(std::uint32_t host) const {
+    return reserved_.holder && *reserved_.holder != host;
+  }
+  void check_frozen();
   void send_admin(Connection& connection);
   void send_noise(Connection& connection);
   void send(Connection& connection, std::vector<std::byte> capsule);
@@ -118,7 +141,12 @@ class World {
   std::map<LoanKey, Loan> loans_;
   storage::Output out_;
   std::vector<std::string> violations_;
-  std::uint64_t reads_ = 0, writes_ = 0;
+  std::uint64_t reads_ = 0, writes_ = 0, refused_writes_ = 0, preemptions_ = 0;
+  Subsystem* good_ = nullptr;
+  Reserved reserved_;
+  std::uint64_t holders_ = 0;  // How often the holder has changed.
+  /// The disk of hosts that a preemption keeps out, from its answer on.
+  std::map<std::uint32_t, std::vector<std::byte>> frozen_;
 };
 
 }  // namespace verbatim::ulp::nvmeof

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/overloaded.h"
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 /// The world's store, and how connections end.
 namespace verbatim::ulp::nvmeof {
@@ -11,6 +11,7 @@ using storage::StoreStatus;
 
 void World::answer_store() {
   if (asked_.empty()) return;
+  if (options_.store_sleeps > 0 && random_.chance(options_.store_sleeps)) return;
   const std::size_t which = random_.below(asked_.size());
   Asked asked = std::move(asked_[which]);
   asked_.erase(asked_.begin() + static_cast<std::ptrdiff_t>(which));
@@ -130,6 +131,7 @@ std::vector<std::string> World::finish() {
   for (const auto& one : connections_) cut(*one);
   while (!asked_.empty()) answer_store();
   bury();
+  check_frozen();
   if (!connections_.empty()) violation("sessions are left");
   if (!loans_.empty()) violation("loans are left");
   if (!target_.controllers().empty()) violation("controllers are left");

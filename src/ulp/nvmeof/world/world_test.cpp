@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ulp/nvmeof/world_for_test.h"
+#include "ulp/nvmeof/world/world_for_test.h"
 
 namespace verbatim::ulp::nvmeof {
 namespace {
@@ -36,6 +36,19 @@ TEST(NvmeWorld, AHostileHostHurtsNobodyElse) {
     world.run(kSteps);
     EXPECT_EQ(world.finish(), kNone) << "seed " << seed;
   }
+}
+
+TEST(NvmeWorld, WhoIsKeptOutWritesNothing) {
+  std::uint64_t refused = 0, preemptions = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    World world(seed, {.vanish = 0, .store_sleeps = 0.6, .reserve = 0.05});
+    world.run(kSteps);
+    EXPECT_EQ(world.finish(), kNone) << "seed " << seed;
+    refused += world.refused_writes();
+    preemptions += world.preemptions();
+  }
+  EXPECT_GT(refused, 2 * kSeeds);
+  EXPECT_GT(preemptions, kSeeds / 10);
 }
 
 TEST(NvmeWorld, CutsBetweenAnyTwoSteps) {
