@@ -290,10 +290,14 @@ Outcome<void> Stream::end(std::unique_lock<std::mutex>& lock, int how) {
   if (how != SHUT_RD) writable_ = false;
   const bool gone = !readable_ && !writable_;
   if (!gone && (how == SHUT_RD || !was_writable)) return {};
-  if (disconnect_sent_ || !is_up()) return {};
-  const auto done = [this] { return endpoint_->can_finish() || !is_up(); };
+  // A peer that neither sends nor receives still learns this side's end.
+  const auto has_peer = [&] {
+    return gone ? is_up() : !disconnected_ && !endpoint_->was_reset() && !endpoint_->broken();
+  };
+  if (disconnect_sent_ || !has_peer()) return {};
+  const auto done = [&] { return endpoint_->can_finish() || !has_peer(); };
   if (auto ok = wait_until(lock, true, done); !ok) return ok;
-  if (!is_up()) return {};
+  if (!has_peer()) return {};
   disconnect_sent_ = gone;
   if (auto ok = endpoint_->finish(gone); !ok) {
     return {};  // The peer is gone; no error can be reported.
