@@ -32,13 +32,14 @@ RULE = 'ACTION=="add", SUBSYSTEM=="net", DRIVERS=="?*", ATTR{{type}}=="32", ATTR
 
 
 def commands_of_rdma_cm(own_gid, peer_gid):
-    """Servers and clients, by the addresses of the second ports, and by their GIDs (AF_IB)."""
+    """Servers and clients, by the addresses of the second ports, and by their GIDs (AF_IB). They send much more than
+    the subnet manager at the first port."""
     (own, _), (peer, peer6) = SECOND["H1"], SECOND["H2"]
-    return ((f"rping -s -v -a {peer} -C 3", f"rping -c -v -a {peer} -C 3"),
-            (f"rping -s -v -a {peer6} -C 3", f"rping -c -v -a {peer6} -C 3"),
-            ("rping -s -v -C 3", f"rping -c -v -a {peer} -I {own} -C 3"),
-            ("udaddy", f"udaddy -s {peer}"),
-            (f"ucmatose -f gid -b {peer_gid}", f"ucmatose -f gid -b {own_gid} -s {peer_gid}"),
+    return ((f"rping -s -v -a {peer} -C 100", f"rping -c -v -a {peer} -C 100"),
+            (f"rping -s -v -a {peer6} -C 100", f"rping -c -v -a {peer6} -C 100"),
+            ("rping -s -v -C 100", f"rping -c -v -a {peer} -I {own} -C 100"),
+            ("udaddy -C 100", f"udaddy -C 100 -s {peer}"),
+            (f"ucmatose -C 100 -f gid -b {peer_gid}", f"ucmatose -C 100 -f gid -b {own_gid} -s {peer_gid}"),
             ("ib_write_bw -R -n 1000", f"ib_write_bw -R -n 1000 {peer}"))
 
 
@@ -106,7 +107,7 @@ class IpoibOfTwoPorts(base.IpoibTest):
         for host in base.HOSTS:
             self.up(host)
             self.up(host, "--port", "2", name="ib1", addresses=SECOND[host])
-        group = ("mckey", "-m", "239.7.8.9", "-C", "30", "-b")
+        group = ("mckey", "-m", "239.7.8.9", "-C", "100", "-b")
         receiver = self.bed.start("H2", "stdbuf", "-oL", *group, SECOND["H2"][0])
         wait_for_text(f"{self.bed.folder}/stdbuf-H2.out", "joined")
         before = {port: self.sent_by("H1", port) for port in (1, 2)}
