@@ -32,13 +32,14 @@ RULE = 'ACTION=="add", SUBSYSTEM=="net", DRIVERS=="?*", ATTR{{type}}=="32", ATTR
 
 
 def commands_of_rdma_cm(own_gid, peer_gid):
-    """Servers and clients, by the addresses of the second ports, and by their GIDs (AF_IB)."""
+    """Servers and clients, by the addresses of the second ports, and by their GIDs (AF_IB). They send much more than
+    the subnet manager at the first port."""
     (own, _), (peer, peer6) = SECOND["H1"], SECOND["H2"]
-    return ((f"rping -s -v -a {peer} -C 3", f"rping -c -v -a {peer} -C 3"),
-            (f"rping -s -v -a {peer6} -C 3", f"rping -c -v -a {peer6} -C 3"),
-            ("rping -s -v -C 3", f"rping -c -v -a {peer} -I {own} -C 3"),
-            ("udaddy", f"udaddy -s {peer}"),
-            (f"ucmatose -f gid -b {peer_gid}", f"ucmatose -f gid -b {own_gid} -s {peer_gid}"),
+    return ((f"rping -s -v -a {peer} -C 100", f"rping -c -v -a {peer} -C 100"),
+            (f"rping -s -v -a {peer6} -C 100", f"rping -c -v -a {peer6} -C 100"),
+            ("rping -s -v -C 100", f"rping -c -v -a {peer} -I {own} -C 100"),
+            ("udaddy -C 100", f"udaddy -C 100 -s {peer}"),
+            (f"ucmatose -C 100 -f gid -b {peer_gid}", f"ucmatose -C 100 -f gid -b {own_gid} -s {peer_gid}"),
             ("ib_write_bw -R -n 1000", f"ib_write_bw -R -n 1000 {peer}"))
 
 
@@ -100,6 +101,20 @@ class IpoibOfTwoPorts(base.IpoibTest):
         self.assertEqual(listens.wait(base.SECONDS_MAX), 0)
         sent = {port: self.sent_by("H1", port) - before[port] for port in (1, 2)}
         self.assertGreater(sent[2], 3 * sent[1])
+
+    def test_groups_of_rdma_cm_at_second_ports(self):
+        """The receiver says when it is in the group; what the sender posts leaves by its second port."""
+        for host in base.HOSTS:
+            self.up(host)
+            self.up(host, "--port", "2", name="ib1", addresses=SECOND[host])
+        group = ("mckey", "-m", "239.7.8.9", "-C", "100", "-b")
+        receiver = self.bed.start("H2", "stdbuf", "-oL", *group, SECOND["H2"][0])
+        wait_for_text(f"{self.bed.folder}/stdbuf-H2.out", "joined")
+        before = {port: self.sent_by("H1", port) for port in (1, 2)}
+        self.bed.run("H1", *group, SECOND["H1"][0], "-s")
+        self.assertEqual(receiver.wait(base.SECONDS_MAX), 0)
+        sent = {port: self.sent_by("H1", port) - before[port] for port in (1, 2)}
+        self.assertGreater(sent[2], sent[1])
 
     def test_names_by_rules(self):
         self.up("H1")
@@ -179,8 +194,8 @@ def main():
     parser.add_argument("--all", action="store_true", help="the long ones alone")
     base.OPTIONS = parser.parse_args()
     can_make = subprocess.run([*base.NAMESPACES, "sh", "-c", "ip tuntap add t0 mode tun"], check=False, capture_output=True)
-    if not are_installed("opensm", "ip", "ping", "nsenter") or can_make.returncode != 0:
-        print("needs opensm, ip, ping, and interfaces in a user's network namespace")
+    if not are_installed("opensm", "ip", "ping", "nsenter", "rping", "mckey", "ib_write_bw") or can_make.returncode != 0:
+        print("needs opensm, ip, ping, rping, mckey, ib_write_bw, and interfaces in a user's network namespace")
         return SKIPPED
     del globals()["IpoibOfTwoPorts" if base.OPTIONS.all else "IpoibOfTwentyHosts"]
     run_tests()

@@ -138,14 +138,15 @@ struct VerbatimServices {
   /// neighbour.
   int (*find_interface)(const sockaddr* source, const sockaddr* destination,
                         VerbatimInterface* found);
-  /// Only on a fabric. Waits for the subnet administrator. Zeros if it names no such group.
-  void (*find_group)(const ibv_gid* gid, ibv_sa_mcmember_rec* group);
-  /// Only on a fabric; else ENODEV. The port joins the multicast group of `wanted`, until
+  /// Only on a fabric. Waits for the subnet administrator of a port. Zeros if it names no such
+  /// group.
+  void (*find_group)(std::uint8_t port, const ibv_gid* gid, ibv_sa_mcmember_rec* group);
+  /// Only on a fabric; else ENODEV. A port joins the multicast group of `wanted`, until
   /// `leave_group`. Its GID, Q_Key, P_Key, SL, flow label, traffic class and join state count;
   /// with `has_limits`, its MTU, rate and hop limit, too. The background thread calls `on_group`.
   /// `membership`: a number of the caller that none of its groups has.
-  int (*join_group)(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted, bool has_limits,
-                    VerbatimOnGroup* on_group);
+  int (*join_group)(std::uint32_t membership, std::uint8_t port, const ibv_sa_mcmember_rec* wanted,
+                    bool has_limits, VerbatimOnGroup* on_group);
   void (*leave_group)(std::uint32_t membership);
   /// These wait for the agent's answer.
   int (*bind_port)(const VerbatimPortBinding* binding, std::uint16_t* port);

@@ -28,17 +28,17 @@ void describe(const Multicast& multicast, const ibv_sa_mcmember_rec& group,
                         .src_path_bits = 0,
                         .static_rate = group.rate,
                         .is_global = 1,
-                        .port_num = 1};
+                        .port_num = multicast.id->connection.plan.port};
   parameters.qp_num = kMulticastQpn.value();
   parameters.qkey = be32toh(group.qkey);
 }
 
 }  // namespace
 
-ibv_sa_mcmember_rec Manager::broadcast_group() const {
+ibv_sa_mcmember_rec Manager::broadcast_group(std::uint8_t port) const {
   const ibv_gid gid = to_verbs(broadcast_gid_of(PKey{node_.pkey}));
   ibv_sa_mcmember_rec group;
-  services_->find_group(&gid, &group);
+  services_->find_group(port, &gid, &group);
   if (group.mlid == 0) group.qkey = htobe32(kIpQKey);
   return group;
 }
@@ -58,7 +58,8 @@ Result<void> Manager::join_group(Multicast& multicast, const SocketAddress& addr
   multicast.membership = ++last_membership_;
   groups_.emplace(multicast.membership, &multicast);
   if (const int error =
-          services_->join_group(multicast.membership, &wanted, has_limits, on_group)) {
+          services_->join_group(multicast.membership, multicast.id->connection.plan.port, &wanted,
+                                has_limits, on_group)) {
     groups_.erase(multicast.membership);
     return refused_below(error);
   }

@@ -47,7 +47,7 @@ class Manager final : private connect::Host, private connect::Events {
   /// InfiniBand: the broadcast group of the partition, whose attributes its other groups have. It
   /// has no limits (MTU, rate) if the partition has no such group. Waits for the subnet
   /// administrator, so `lock` must not be held.
-  ibv_sa_mcmember_rec broadcast_group() const;
+  ibv_sa_mcmember_rec broadcast_group(std::uint8_t port) const;
 
   /// Requires `lock`.
   connect::ConnectionService& connections() { return *service_; }

@@ -32,7 +32,8 @@ Result<void> join(Id& id, const sockaddr* address, std::uint32_t flags, void* co
     return refuse(EINVAL, fmt::format("{} is no multicast address", name->address.ip_text()));
   }
   Manager& cm = manager();
-  const auto broadcast = cm.is_infiniband() ? cm.broadcast_group() : ibv_sa_mcmember_rec{};
+  const auto broadcast =
+      cm.is_infiniband() ? cm.broadcast_group(id.connection.plan.port) : ibv_sa_mcmember_rec{};
   const std::lock_guard guard(cm.lock);
   Multicast& multicast = id.multicasts.emplace_back();
   multicast.id = &id;

@@ -139,7 +139,7 @@ const char* name_of(rdma_port_space space) {
 /// the subnet administrator.
 void choose_qkey(Id& id) {
   if (id.verbs.ps != RDMA_PS_IPOIB || !manager().is_infiniband()) return;
-  id.connection.plan.qkey = QKey{be32toh(manager().broadcast_group().qkey)};
+  id.connection.plan.qkey = QKey{be32toh(manager().broadcast_group(id.connection.plan.port).qkey)};
 }
 
 Result<void> create_queue_pair(Id& id, ibv_qp_init_attr_ex& attributes) {

@@ -140,16 +140,18 @@ void FabricManagement::on_message(const Port& port, ByteSpan bytes) {
   if (mad) on_mad(port, *mad);
 }
 
-Result<void> FabricManagement::join_group(std::uint32_t membership,
+Result<void> FabricManagement::join_group(std::uint32_t membership, std::uint8_t number,
                                           const wire::MulticastRecord& wanted,
                                           std::uint64_t components, OnGroup on_group) {
+  const auto port = at(number);
+  if (!port) return std::unexpected(port.error());
   protocol::JoinMulticast request{.membership = membership, .components = components};
   wire::encode(wanted, std::as_writable_bytes(std::span(request.record)));
   {
     const std::lock_guard guard(lock_);
-    groups_.emplace(membership, std::move(on_group));
+    groups_.emplace(membership, Group{.port = number, .on_group = std::move(on_group)});
   }
-  auto sent = protocol::send(ports_.front().connection.get(), request, -1, MSG_DONTWAIT);
+  auto sent = protocol::send((*port)->connection.get(), request, -1, MSG_DONTWAIT);
   if (sent) return sent;
   const std::lock_guard guard(lock_);
   groups_.erase(membership);
@@ -157,12 +159,16 @@ Result<void> FabricManagement::join_group(std::uint32_t membership,
 }
 
 void FabricManagement::leave_group(std::uint32_t membership) {
+  std::uint8_t port = 0;
   {
     const std::lock_guard guard(lock_);
-    if (groups_.erase(membership) == 0) return;
+    const auto found = groups_.find(membership);
+    if (found == groups_.end()) return;
+    port = found->second.port;
+    groups_.erase(found);
   }
   const protocol::LeaveMulticast request{.membership = membership};
-  if (const auto sent = protocol::send(ports_.front().connection.get(), request); !sent) {
+  if (const auto sent = protocol::send(ports_[port - 1u].connection.get(), request); !sent) {
     log(LogLevel::info, "a multicast group is not left: {}", sent.error().text);
   }
 }
@@ -173,7 +179,7 @@ void FabricManagement::on_member(const protocol::MulticastMember& member) {
     const std::lock_guard guard(lock_);
     const auto found = groups_.find(member.membership);
     if (found == groups_.end()) return;  // It has left meanwhile.
-    on_group = found->second;
+    on_group = found->second.on_group;
     if (member.error != 0) groups_.erase(found);
   }
   if (member.error != 0) return on_group(refuse(member.error, std::strerror(member.error)));
@@ -191,15 +197,15 @@ void FabricManagement::on_mad(const Port& port, const protocol::MadMessage& mess
 
 void FabricManagement::end() {
   std::vector<OnAnswer> left;
-  std::map<std::uint32_t, OnGroup> groups;
+  std::map<std::uint32_t, Group> groups;
   {
     const std::lock_guard guard(lock_);
     left = queries_.take_all();
     groups.swap(groups_);
   }
   for (const OnAnswer& on_answer : left) on_answer(refuse(ENETDOWN, "the fabric has ended"));
-  for (const auto& [membership, on_group] : groups) {
-    on_group(refuse(ENETDOWN, "the fabric has ended"));
+  for (const auto& [membership, group] : groups) {
+    group.on_group(refuse(ENETDOWN, "the fabric has ended"));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "adapter/progress/progress.h"
@@ -46,10 +45,11 @@ class FabricManagement {
   /// manager; ENOBUFS: too many questions wait.
   Result<void> ask(const arena::Node& node, std::uint8_t port,
                    const wire::AdministrationPacket& question, TimeNs timeout, OnAnswer on_answer);
-  /// Port 1 joins the group for this program, until `leave_group`. `components`: which fields of
+  /// A port joins the group for this program, until `leave_group`. `components`: which fields of
   /// `wanted` count. `membership`: a number of the caller that none of its groups has.
-  Result<void> join_group(std::uint32_t membership, const wire::MulticastRecord& wanted,
-                          std::uint64_t components, OnGroup on_group);
+  Result<void> join_group(std::uint32_t membership, std::uint8_t port,
+                          const wire::MulticastRecord& wanted, std::uint64_t components,
+                          OnGroup on_group);
   void leave_group(std::uint32_t membership);
 
  private:
@@ -72,7 +72,11 @@ class FabricManagement {
   fabric::protocol::Receiver receiver_;
   std::mutex lock_;  // Protects what follows; not held during `OnAnswer` and `OnGroup`.
   mad::AdministratorQueries queries_;
-  std::map<std::uint32_t, OnGroup> groups_;  // By membership.
+  struct Group {
+    std::uint8_t port = 1;
+    OnGroup on_group;
+  };
+  std::map<std::uint32_t, Group> groups_;  // By membership.
 };
 
 /// The GID of the host with this address. EHOSTUNREACH: the fabric has none. Waits for the daemon.

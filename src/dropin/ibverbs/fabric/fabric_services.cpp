@@ -106,7 +106,7 @@ wire::MulticastRecord from_verbs(const ibv_sa_mcmember_rec& record) {
           .join_state = record.join_state};
 }
 
-Result<wire::MulticastRecord> ask_for_group(Program& program, const Gid& gid) {
+Result<wire::MulticastRecord> ask_for_group(Program& program, std::uint8_t port, const Gid& gid) {
   using Answer = Result<wire::AdministrationPacket>;
   constexpr TimeNs kTimeout = 4 * kSecond;
   wire::AdministrationPacket question{.method = wire::MadMethod::get,
@@ -114,7 +114,7 @@ Result<wire::MulticastRecord> ask_for_group(Program& program, const Gid& gid) {
                                       .components = wire::MulticastRecord::kGroup};
   set_data(question, wire::MulticastRecord{.group = gid});
   std::promise<Answer> promise;
-  auto asked = program.management->ask(program.client->node(), 1, question, kTimeout,
+  auto asked = program.management->ask(program.client->node(), port, question, kTimeout,
                                        [&](const Answer& answer) { promise.set_value(answer); });
   if (!asked) return std::unexpected(asked.error());
   const Answer answer = promise.get_future().get();
@@ -182,11 +182,11 @@ int find_path(const VerbatimPathQuery* query, VerbatimOnPath* on_path, std::uint
   });
 }
 
-void find_group(const ibv_gid* gid, ibv_sa_mcmember_rec* group) {
+void find_group(std::uint8_t port, const ibv_gid* gid, ibv_sa_mcmember_rec* group) {
   *group = {};
   const auto own = program();
   if (!own || !(*own)->management) return;
-  const auto found = ask_for_group(**own, to_gid(*gid));
+  const auto found = ask_for_group(**own, port, to_gid(*gid));
   if (found) {
     *group = record_of(*found);
   } else {
@@ -194,12 +194,12 @@ void find_group(const ibv_gid* gid, ibv_sa_mcmember_rec* group) {
   }
 }
 
-int join_group(std::uint32_t membership, const ibv_sa_mcmember_rec* wanted, bool has_limits,
-               VerbatimOnGroup* on_group) {
+int join_group(std::uint32_t membership, std::uint8_t port, const ibv_sa_mcmember_rec* wanted,
+               bool has_limits, VerbatimOnGroup* on_group) {
   return with_program("rdma_join_multicast", [&](Program& program) -> Result<void> {
     if (!program.management) return refuse(ENODEV, "only the groups of a fabric have LIDs");
     return program.management->join_group(
-        membership, from_verbs(*wanted), components_of_a_group(has_limits),
+        membership, port, from_verbs(*wanted), components_of_a_group(has_limits),
         [membership, on_group](const Result<wire::MulticastRecord>& group) {
           if (!group) {
             return on_group(membership, refused("rdma_join_multicast", group.error()), nullptr);
