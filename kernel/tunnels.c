@@ -3,12 +3,14 @@
  * the uplink's: each matches the tunnel's headers and what is in it, and takes the tunnel away. */
 #include <linux/slab.h>
 #include <net/geneve.h>
+#include <net/gre.h>
 #include <net/vxlan.h>
 
 #include "nic.h"
 
 #define VXLAN_PORT 4789
 #define GENEVE_PORT 6081
+#define NO_PORT 0          /* GRE's. */
 #define GENEVE_LENGTH 0x1f /* Bits of an option's fourth byte. */
 
 #define REFUSE(flow, what)                                               \
@@ -67,6 +69,8 @@ static int translate_addresses(const struct flow_cls_offload* flow, struct vnic_
 static int translate_port(const struct flow_cls_offload* flow, u16 port, struct vnic_rule* rule) {
   struct flow_match_ports match;
 
+  if (port == NO_PORT)
+    return has(flow, FLOW_DISSECTOR_KEY_ENC_PORTS) ? REFUSE(flow, "no ports of GRE") : 0;
   if (!has(flow, FLOW_DISSECTOR_KEY_ENC_PORTS)) return REFUSE(flow, "a tunnel by its enc_dst_port");
   flow_rule_match_enc_ports(flow->rule, &match);
   if (match.mask->dst != cpu_to_be16(0xffff) || match.key->dst != cpu_to_be16(port)) {
@@ -106,7 +110,9 @@ static int translate_options(const struct flow_cls_offload* flow, struct vnic_mo
 
 int nic_translate_tunnel(const struct nic_source* source, const struct flow_cls_offload* flow,
                          struct vnic_rule* rule) {
-  const u16 port = source->tunnel == VNIC_TUNNEL_GENEVE ? GENEVE_PORT : VXLAN_PORT;
+  const u16 port = source->tunnel == VNIC_TUNNEL_GENEVE  ? GENEVE_PORT
+                   : source->tunnel == VNIC_TUNNEL_VXLAN ? VXLAN_PORT
+                                                         : NO_PORT;
   const __be16 frame = cpu_to_be16(ETH_P_TEB);
   struct vnic_more* more = &rule->more;
   int type = translate_addresses(flow, rule);
@@ -116,7 +122,7 @@ int nic_translate_tunnel(const struct nic_source* source, const struct flow_cls_
   rule->key.ether_type[0] = type >> 8;
   rule->key.ether_type[1] = type;
   memset(rule->mask.ether_type, 0xff, 2);
-  rule->key.protocol = IPPROTO_UDP;
+  rule->key.protocol = port == NO_PORT ? IPPROTO_GRE : IPPROTO_UDP;
   rule->mask.protocol = 0xff;
   more->tunnel.kind = source->tunnel;
   more->tunnel_mask.kind = 0xff;
@@ -205,9 +211,10 @@ static int on_interface(struct net_device* netdev, struct Qdisc* qdisc, void* of
   u8 kind;
 
   if (!netdev || type != TC_SETUP_BLOCK) return -EOPNOTSUPP;
-  kind = netif_is_vxlan(netdev)    ? VNIC_TUNNEL_VXLAN
-         : netif_is_geneve(netdev) ? VNIC_TUNNEL_GENEVE
-                                   : 0;
+  kind = netif_is_vxlan(netdev)                                  ? VNIC_TUNNEL_VXLAN
+         : netif_is_geneve(netdev)                               ? VNIC_TUNNEL_GENEVE
+         : netif_is_gretap(netdev) || netif_is_ip6gretap(netdev) ? VNIC_TUNNEL_GRE
+                                                                 : 0;
   if (!kind || block->binder_type != FLOW_BLOCK_BINDER_TYPE_CLSACT_INGRESS) return -EOPNOTSUPP;
   if (block->command == FLOW_BLOCK_BIND) {
     return bind(netdev, qdisc, of, kind, block, data, cleanup);

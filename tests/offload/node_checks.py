@@ -21,7 +21,8 @@ def node(setup, number, *words, roce="v2"):
 
 
 def serve(setup, *program, roce="v2"):
-    server = subprocess.Popen(node(setup, 3, *program, roce=roce), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    server = subprocess.Popen(node(setup, 3, *program, roce=roce), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True)
     until(lambda: ":18515" in setup.switch("ss", "-lnt") or server.poll() is not None, f"{program[0]} does not listen")
     return server
 
@@ -31,11 +32,9 @@ def both(setup, *program, roce="v2"):
     server = serve(setup, *program, roce=roce)
     client = subprocess.run(node(setup, 2, *program, "127.0.0.1", roce=roce), text=True, check=False, capture_output=True,
                             timeout=2 * PATIENCE)
-    try:
-        told = server.communicate(timeout=PATIENCE)[0]
-    except subprocess.TimeoutExpired:
-        server.kill()
-        told = server.communicate()[0]
+    if client.returncode != 0:
+        os.killpg(server.pid, signal.SIGKILL)  # It may wait for ever.
+    told = server.communicate(timeout=PATIENCE)[0]
     return client.returncode, server.returncode, client.stdout + client.stderr + told
 
 
@@ -62,7 +61,7 @@ def rules_decide_on_nodes(setup):
         expect_both(setup, *PING_PONG, roce=roce)
         setup.rules("priority=1,actions=NORMAL", f"priority=9,{match},actions=drop")
         client, _, told = both(setup, *PING_PONG, roce=roce)
-        expect(client != 0 and "retry exceeded" in told, told)
+        expect(client != 0 and "retry counter exceeded" in told, told)
         until(lambda match=match: setup.packets_of(match) > 0, f"no packet of {match} is counted")
         setup.rules("priority=1,actions=NORMAL")
         expect_both(setup, *PING_PONG, roce=roce)

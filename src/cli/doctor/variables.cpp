@@ -46,6 +46,7 @@ constexpr char kRoce[] = "roce";
 constexpr char kProtocol[] = "protocol";
 constexpr char kDevice[] = "device";
 constexpr char kProfile[] = "profile";
+constexpr char kFunction[] = "function";
 Result<void> check_folders(const std::string& value) {
   return outcome_of(config::parse_folders(value));
 }
@@ -87,6 +88,7 @@ constexpr auto kVariables = std::to_array<Variable>({
     {"VERBATIM_PROTOCOL", check_key<kProtocol>},
     {"VERBATIM_DEVICE", check_key<kDevice>},
     {"VERBATIM_PROFILE", check_key<kProfile>},
+    {"VERBATIM_FUNCTION", check_key<kFunction>},
     {"VERBATIM_CONFIG", check_folders},
     {"VERBATIM_FAULT", check_fault},
     {"VERBATIM_MPA", check_mpa},

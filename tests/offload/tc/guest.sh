@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 export BUILD=$1 SHARE=$2 MACHINE=$3
 shift 3
 modprobe -a cls_flower sch_ingress act_mirred act_gact act_vlan act_pedit act_csum act_police act_tunnel_key act_skbedit \
-  act_ct cls_matchall vxlan geneve vrf 8021q openvswitch tun || exit 1
+  act_ct cls_matchall vxlan geneve ip_gre vrf 8021q openvswitch tun || exit 1
 source "$here/lab.sh"
 source "$here/rules.sh"
 source "$here/ovs.sh"

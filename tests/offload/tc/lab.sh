@@ -51,7 +51,7 @@ lab_up() {
 }
 lab_end() {
   [[ -s $R/ovs-vswitchd.pid ]] && { kill -CONT "$(<$R/ovs-vswitchd.pid)"; appctl exit --cleanup; kill "$(<$R/ovsdb-server.pid)"; } >/dev/null 2>&1
-  ip link del vxlan0; ip link del geneve0; ip netns del nw
+  ip link del vxlan0; ip link del geneve0; ip link del gretap1; ip netns del nw
   kill "$card" && wait "$card"
   until_true 'rmmod verbatim_nic 2>/dev/null' 20 || echo "the module cannot be unloaded"
   rm -rf $W

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """oracle.py FROM TO [tunnels]: each rule of tc gives the same frames, byte for byte, in the card (skip_sw) and in Linux's
 software (skip_hw). FROM and TO are representors of the functions in the namespaces n0 and n1. With tunnels, frames are sent
-by what is at the wire (namespace nw), and the rules are those of vxlan0 and geneve0: Linux takes no skip_sw there, so they
-are in both. Runs in the guest."""
+by what is at the wire (namespace nw), and the rules are those of vxlan0, geneve0 and gretap1: Linux takes no skip_sw there,
+so they are in both. Runs in the guest."""
 
 import ctypes
 import os
@@ -16,6 +16,7 @@ AUXDATA, SOL_PACKET = 8, 263
 LAST = bytes.fromhex("020000000002020000000001") + b"\x88\xb5" + bytes(50)  # Comes after all others.
 SET_TCP = "pedit ex munge eth dst set 02:00:00:00:00:0a munge ip ttl set 9 munge ip src set 1.2.3.4 munge tcp dport set 99"
 TUNNEL = "enc_src_ip 10.8.0.2 enc_dst_ip 10.8.0.1"
+PORTS = {"vxlan0": "enc_dst_port 4789", "geneve0": "enc_dst_port 6081", "gretap1": ""}
 # (protocol, match, actions before the redirection)
 CASES = (
     ("all", "", ""),
@@ -135,24 +136,27 @@ ONE, OTHER, TWO = option(0x80, bytes.fromhex("11223344")), option(0x80, bytes.fr
     0x81, bytes.fromhex("1122334455667788"))
 
 
-def in_tunnel(port, network, inner, tos=0x10, ttl=64, options=b""):
+def in_tunnel(device, network, inner, tos=0x10, ttl=64, options=b""):
     """As the wire sends it to the host's uplink."""
-    header = (struct.pack("!BBHI", len(options) // 4, 0, 0x6558, network << 8) + options if port == 6081 else
-              struct.pack("!II", 0x08000000, network << 8))
-    data = struct.pack("!HHHH", 5555, port, 8 + len(header) + len(inner), 0) + header + inner
-    outer = struct.pack("!BBHHHBBH4B4B", 0x45, tos, 20 + len(data), 7, 0, ttl, 17, 0, 10, 8, 0, 2, 10, 8, 0, 1)
+    if device == "gretap1":
+        protocol, data = 47, struct.pack("!HHI", 0x2000, 0x6558, network) + inner
+    else:
+        port, header = (4789, struct.pack("!II", 0x08000000, network << 8)) if device == "vxlan0" else (
+            6081, struct.pack("!BBHI", len(options) // 4, 0, 0x6558, network << 8) + options)
+        protocol, data = 17, struct.pack("!HHHH", 5555, port, 8 + len(header) + len(inner), 0) + header + inner
+    outer = struct.pack("!BBHHHBBH4B4B", 0x45, tos, 20 + len(data), 7, 0, ttl, protocol, 0, 10, 8, 0, 2, 10, 8, 0, 1)
     return bytes.fromhex("020000000008020000000009" "0800") + put(outer, 10, checksum(outer)) + data
 
 
-def frames_in_tunnel(port):
+def frames_in_tunnel(device):
     shapes = [{}, {"network": 43}, {"tos": 0}, {"ttl": 9}]
-    if port == 6081:
+    if device == "geneve0":
         shapes = [{}, {"options": ONE}, {"options": OTHER}, {"options": TWO}, {"options": ONE + TWO, "network": 43},
                   {"options": ONE, "network": 43}]
     for i, inner in enumerate(frames()):
-        yield in_tunnel(port, **({"network": 42, "inner": inner} | shapes[i % len(shapes)]))
+        yield in_tunnel(device, **({"network": 42, "inner": inner} | shapes[i % len(shapes)]))
     for shape in shapes:
-        yield in_tunnel(port, **({"network": 42, "inner": LAST[:12] + ipv4(6)} | shape))
+        yield in_tunnel(device, **({"network": 42, "inner": LAST[:12] + ipv4(6)} | shape))
 
 
 def packet_socket(namespace):
@@ -192,8 +196,8 @@ def is_in_hardware(device):
 def run(case, policy, ports, sender, receiver):
     protocol, match, actions = case
     source, to = ports
-    port = {"vxlan0": 4789, "geneve0": 6081}.get(source)
-    always = f"{TUNNEL} enc_dst_port {port}" if port else ""
+    is_tunnel = source in PORTS
+    always = f"{TUNNEL} {PORTS[source]}" if is_tunnel else ""
     for priority, what, how in ((1, f"{protocol}|{always} {match}", actions.format(to=to)), (2, f"0x88b5|{always}", "")):
         if how:
             how = f"action {how}"
@@ -202,10 +206,10 @@ def run(case, policy, ports, sender, receiver):
            f"action mirred egress redirect dev {to}")
     if policy != "skip_hw" and not is_in_hardware(source):
         raise AssertionError(f"not in hardware: {case}")
-    for frame in frames_in_tunnel(port) if port else frames():
+    for frame in frames_in_tunnel(source) if is_tunnel else frames():
         sender.send(frame)
     came = []
-    sender.send(in_tunnel(port, 42, LAST) if port else LAST)
+    sender.send(in_tunnel(source, 42, LAST) if is_tunnel else LAST)
     while (frame := receive(receiver))[:len(LAST)] != LAST:
         came.append(frame)
     tc(f"filter del dev {source} ingress")
@@ -218,7 +222,7 @@ def main():
     failed = 0
     all_cases = [(source, case) for case in CASES]
     if sys.argv[3:] == ["tunnels"]:
-        all_cases = [(device, case) for device in ("vxlan0", "geneve0") for case in TUNNELS]
+        all_cases = [(device, case) for device in PORTS for case in TUNNELS]
         all_cases += [("geneve0", case) for case in OPTIONS]
     sender = packet_socket("nw" if sys.argv[3:] else "n0")
     for source, case in all_cases:

@@ -154,9 +154,11 @@ link set eth0 up"
 addr add 10.8.0.1/24 dev $UP
 link add vxlan0 type vxlan external dstport 4789
 link add geneve0 type geneve external dstport 6081
+link add gretap1 type gretap external
 link set vxlan0 up
-link set geneve0 up"
-  printf 'qdisc add dev %s ingress\n' vxlan0 geneve0 | tc -batch -
+link set geneve0 up
+link set gretap1 up"
+  printf 'qdisc add dev %s ingress\n' vxlan0 geneve0 gretap1 | tc -batch -
 }
 check_tunnels_as_software() { wire_up && python3 -B "$here/oracle.py" $UP $V1 tunnels; }
 echoes() { ns n1 awk '/^Icmp:/ { if (names) print $10; names = 1 }' /proc/net/snmp; } # Requests that came.
