@@ -14,6 +14,9 @@ struct Line {
   UniqueFd end;
   std::uint32_t born = 0;
   std::set<std::uint32_t> closed;  // Serial numbers.
+
+  /// Whether somebody behind it has the stream of this serial number, open.
+  bool may_have(std::uint32_t serial) const { return born > serial && !closed.contains(serial); }
 };
 
 /// What fork(2) needs. Its lock is never held while an rsocket is used: their locks are other

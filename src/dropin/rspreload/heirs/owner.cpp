@@ -76,9 +76,8 @@ class Owner {
   };
 
   bool may_be_inherited(std::uint32_t serial) const {
-    return std::ranges::any_of(lines_, [serial](const Line& line) {
-      return line.born > serial && !line.closed.contains(serial);
-    });
+    return std::ranges::any_of(lines_,
+                               [serial](const Line& line) { return line.may_have(serial); });
   }
   int number_of(std::uint32_t serial) const;
   Served* served_by(std::uint32_t serial);
@@ -87,7 +86,6 @@ class Owner {
   bool hear(Line& line);
   void answer(std::uint32_t serial, UniqueFd to);
   void take_new_lines();
-  void hang_up(Line& line);
   bool turn(std::vector<std::unique_ptr<Relay>>& over);
   void forget_unused();
   bool may_be_asked();
@@ -133,11 +131,6 @@ void Owner::take_new_lines() {
     watch(line.end.get(), EPOLLIN);
     lines_.push_back(std::move(line));
   }
-}
-
-void Owner::hang_up(Line& line) {
-  forks.remove_private(line.end.get());
-  line.end.reset();
 }
 
 int Owner::number_of(std::uint32_t serial) const {
@@ -259,7 +252,9 @@ bool Owner::turn(std::vector<std::unique_ptr<Relay>>& over) {
   take_new_lines();
   bool changed = false;
   for (Line& line : lines_) {
-    if (!hear(line)) hang_up(line);
+    if (hear(line)) continue;
+    forks.remove_private(line.end.get());
+    line.end.reset();
   }
   std::erase_if(lines_, [](const Line& line) { return !line.end; });
   forget_unused();
