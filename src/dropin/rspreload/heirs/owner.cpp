@@ -6,13 +6,11 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -86,6 +84,7 @@ class Owner {
   bool hear(Line& line);
   void answer(std::uint32_t serial, UniqueFd to);
   void take_new_lines();
+  void hang_up(Line& line);
   bool turn(std::vector<std::unique_ptr<Relay>>& over);
   void forget_unused();
   bool may_be_asked();
@@ -131,6 +130,11 @@ void Owner::take_new_lines() {
     watch(line.end.get(), EPOLLIN);
     lines_.push_back(std::move(line));
   }
+}
+
+void Owner::hang_up(Line& line) {
+  forks.remove_private(line.end.get());
+  line.end.reset();
 }
 
 int Owner::number_of(std::uint32_t serial) const {
@@ -252,9 +256,7 @@ bool Owner::turn(std::vector<std::unique_ptr<Relay>>& over) {
   take_new_lines();
   bool changed = false;
   for (Line& line : lines_) {
-    if (hear(line)) continue;
-    forks.remove_private(line.end.get());
-    line.end.reset();
+    if (!hear(line)) hang_up(line);
   }
   std::erase_if(lines_, [](const Line& line) { return !line.end; });
   forget_unused();
@@ -334,13 +336,7 @@ void Owner::end() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kLastQuestions, [this] { return !may_be_asked(); });
   if (served_.empty() && ending_ == 0) return;
-  DIR* const folder = opendir("/proc/self/fd");
-  while (const dirent* const entry = folder != nullptr ? readdir(folder) : nullptr) {
-    const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || fd == dirfd(folder)) continue;
-    if (names_of_shadow(fd)) close(fd);
-  }
-  if (folder != nullptr) closedir(folder);
+  close_shadows();
   for (Served& served : served_) served.programs.reset();
   take_new_lines();
   for (Line& line : lines_) hang_up(line);  // Who has not asked yet is too late.

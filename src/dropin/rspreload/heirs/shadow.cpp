@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -74,6 +76,16 @@ std::optional<Names> names_of_shadow(int fd) {
   std::memcpy(&names.local, &address.names[0], sizeof address.names[0]);
   std::memcpy(&names.peer, &address.names[1], sizeof address.names[1]);
   return names;
+}
+
+void close_shadows() {
+  DIR* const folder = opendir("/proc/self/fd");
+  while (const dirent* const entry = folder != nullptr ? readdir(folder) : nullptr) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] == '.' || fd == dirfd(folder)) continue;
+    if (names_of_shadow(fd)) close(fd);
+  }
+  if (folder != nullptr) closedir(folder);
 }
 
 bool shadow_option(int fd, int level, int option, void* value, socklen_t* length) {

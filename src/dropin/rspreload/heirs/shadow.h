@@ -26,6 +26,8 @@ UniqueFd make_lost();
 
 /// Without value if the descriptor is no program's end of a shadow.
 std::optional<Names> names_of_shadow(int fd);
+/// Closes every program's end that this process has.
+void close_shadows();
 
 /// Answers getsockopt and setsockopt for options that a UNIX socket does not have. Returns false if
 /// the descriptor is none of a shadow, or `option` is none of these.
