@@ -31,7 +31,7 @@ constexpr const char* kExamples =
     "  verbatim disk iser://10.0.0.1/iqn.2026-01.com.example:disk/0\n"
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1\n"
     "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1 \\\n"
-    "    nvme://10.0.1.1/nqn.2026-01.com.example:disk/1         (two paths to one disk)\n"
+    "    nvme://10.0.1.1/nqn.2026-01.com.example:disk/1    (two paths to one disk)\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
     "  verbatim disk show\n"

@@ -21,7 +21,7 @@ constexpr const char* kExamples =
     "\n"
     "Examples:\n"
     "  verbatim nic up\n"
-    "  verbatim nic up --vfs 4 --rings vf2,vf3   # two of them for verbatim run --function\n"
+    "  verbatim nic up --vfs 4 --rings vf2,vf3   # two of them for run --function\n"
     "  unshare -rnm verbatim nic up --vfs 2      # without root";
 
 int up(const std::vector<std::string>& arguments, const std::string& name) {
