@@ -63,6 +63,37 @@ TEST_F(StoppedPeer, HoldsUpNoError) {
   EXPECT_EQ(Status::retry_exceeded, left.next().status);
 }
 
+/// While its owner tries to give the target up, and finds each time that the peer is in a step.
+TEST_F(StoppedPeer, HasSentWhatHasArrived) {
+  for (int trial = 0; trial < 100; ++trial) {
+    enter(right, QpState::reset);
+    enter(left, QpState::reset);
+    connect();
+    for (std::uint64_t i = 0; i < 64; ++i) receive(i);
+    std::atomic<bool> is_over = false;
+    std::thread owner([&, &held = target()] {
+      while (!is_over) {
+        held.given_up = true;
+        held.given_up = false;
+        for (int i = 0; i < trial && !is_over; ++i)
+          std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+    });
+    int sent = 0, received = 0;
+    for (; sent < 64; ++sent) {
+      ASSERT_EQ(0, left.post(Operation::send, left.segment(0, 64)));
+      if (left.next().status != Status::success) break;
+    }
+    is_over = true;
+    owner.join();
+    Completion entry;
+    while (b.adapter->poll(*right.cq, std::span(&entry, 1)) == 1) {
+      if (entry.status == Status::success) ++received;
+    }
+    ASSERT_EQ(sent, received) << trial;
+  }
+}
+
 TEST_F(StoppedPeer, LosesItsReceiveToTheFlush) {
   connect();
   DirectTarget& held = target();

@@ -50,7 +50,7 @@ DirectLink::Outcome DirectLink::fail_receive(Status receives, Status sends) {
                               .opcode = CompletionOpcode::receive,
                               .qpn = config_.peer_qpn.value(),
                               .source_qpn = config_.own_qpn.value()};
-  at_->end_receive(completion, false);
+  has_arrived_ = at_->end_receive(completion, false) != MappedTarget::Ended::refused;
   target_.stop_serving();
   notify(kFailed);
   return complete(config_.reliable ? sends : Status::success);
@@ -67,11 +67,13 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::attempt(const SendRequest
     notify(kEstablished);
   }
   const Outcome outcome = execute_locked(request, local);
-  return has_ended() ? given_up() : outcome;
+  return was_given_up() ? given_up() : outcome;
 }
 
-/// The owner has given up the target, as this process was stopped, or was about to.
-VERBATIM_ALWAYS_INLINE bool DirectLink::has_ended() const {
+/// The owner has given up the target, as this process was stopped, or was about to, before the
+/// request had arrived.
+VERBATIM_ALWAYS_INLINE bool DirectLink::was_given_up() {
+  if (std::exchange(has_arrived_, false)) return false;
   return target_.given_up.load(std::memory_order_relaxed) || own_.was_refused() ||
          at_->was_refused();
 }
@@ -238,7 +240,7 @@ DirectLink::Outcome DirectLink::send_datagram(const SendRequest& request, const 
     if (!own_.lock_soon()) return lose(local);
     const TargetLock target_lock(target_, std::adopt_lock);
     const auto outcome = deliver_datagram(request, local, datagram);
-    if (has_ended()) return given_up();
+    if (was_given_up()) return given_up();
     if (outcome) return *outcome;
   } while (own_.wait_while_memory_moves(end_of_waits));
   return lose(local);
@@ -315,7 +317,9 @@ VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::deliver(const SendRequest
 /// Completes the current receive and the request with success.
 VERBATIM_ALWAYS_INLINE DirectLink::Outcome DirectLink::complete_receive(
     const Completion& completion, const SendRequest& request) {
-  if (!at_->end_receive(completion, request.solicited)) {
+  const auto ended = at_->end_receive(completion, request.solicited);
+  has_arrived_ = ended != MappedTarget::Ended::refused;
+  if (ended == MappedTarget::Ended::without_room) {
     target_.stop_serving();
     notify(kFailed);
   }

@@ -127,7 +127,7 @@ class DirectLink {
   /// Out of line, with no argument but this object: others' requests pay nothing for it.
   bool is_served_as_limited_member() const;
   Outcome not_served();
-  bool has_ended() const;
+  bool was_given_up();
   Outcome given_up();
   void on_bad_p_key() const;
   void on_bad_q_key(QKey key) const;
@@ -173,7 +173,8 @@ class DirectLink {
   transport::Status status_{};
   // The request that has begun.
   bool begun_ = false;
-  std::uint64_t moved_ = 0;  // Bytes.
+  std::uint64_t moved_ = 0;   // Bytes.
+  bool has_arrived_ = false;  // The peer has its completion.
   // Waiting. Without a deadline, `awaited_` belongs to an earlier request.
   Awaited awaited_{};
   TimeNs deadline_ = kNever;

@@ -70,12 +70,14 @@ class MappedTarget {
   /// Takes the next receive request into `target().receive`, where it stays until it is completed,
   /// even if this process is killed. Returns false if none is posted.
   bool take_receive();
-  /// As DirectPeer::end_receive.
-  VERBATIM_ALWAYS_INLINE bool end_receive(const Completion& completion, bool solicited) {
-    if (!begin_step()) return true;
+  enum class Ended : std::uint8_t { yes, without_room, refused };
+  /// As DirectPeer::end_receive. Unless it is refused, the message has arrived: whatever the owner
+  /// does afterwards.
+  VERBATIM_ALWAYS_INLINE Ended end_receive(const Completion& completion, bool solicited) {
+    if (!begin_step()) return Ended::refused;
     const bool has_room = peer_->end_receive(local_number_, completion, solicited);
     target_.end_step();
-    return has_room;
+    return has_room ? Ended::yes : Ended::without_room;
   }
   void notify(std::uint32_t notifications) {
     if (!begin_step()) return;

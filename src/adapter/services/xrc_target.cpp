@@ -118,7 +118,8 @@ void XrcTarget::complete_receive(MappedTarget& owner, const transport::CompleteR
   const DirectTarget& proxy = owner.target();
   if (!proxy.holds_receive) return;
   const Completion completion = core_.completion_of(receive, proxy.receive.wr_id);
-  if (!owner.end_receive(completion, receive.solicited)) core_.fatal = true;
+  if (owner.end_receive(completion, receive.solicited) == MappedTarget::Ended::without_room)
+    core_.fatal = true;
 }
 
 bool XrcTarget::append(port::Burst& burst, const transport::PayloadSource& payload) {
