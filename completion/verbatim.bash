@@ -47,7 +47,7 @@ _verbatim() {
     --fault) _verbatim_reply "loss=1% delay=1ms duplicate=1% reorder=1% corrupt=0.1%" "$current"; return ;;
     --path) _verbatim_reply "auto wire direct" "$current"; return ;;
     --for) _verbatim_reply "10s 1min" "$current"; return ;;
-    -w | --write | --check | --svg | --socket | --auth) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    -w | --write | --check | --svg | --socket | --vhost-user | --auth) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     --fabric | --name) _verbatim_reply "$(_verbatim_fabrics)" "$current"; return ;;
     --host) _verbatim_reply "H1 H2 H3 H4" "$current"; return ;;
     --manager) _verbatim_reply "none opensm" "$current"; return ;;
@@ -111,7 +111,7 @@ _verbatim() {
     "disk show") _verbatim_reply "--json $common" "$current" ;;
     "disk down") _verbatim_reply "--name --fabric --host $node_options $common" "$current" ;;
     "disk up") _verbatim_reply "--fabric --host $node_options $common" "$current" ;;
-    disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --host-id --auth --sessions --patience --read-only --fabric --host $node_options $common" "$current" ;;
+    disk | "disk "*) _verbatim_reply "show up down --name --socket --initiator --host-id --auth --sessions --patience --vhost-user --read-only --fabric --host $node_options $common" "$current" ;;
     nic) _verbatim_reply "up show flows stats down ovs $common" "$current" ;;
     "nic up") _verbatim_reply "--vfs --rings --mode --prefix --rules --socket --device --name $common" "$current" ;;
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;

@@ -179,6 +179,7 @@ complete -c verbatim -n __verbatim_is_in_disk -r -F -l auth -d 'User and secret 
 complete -c verbatim -n __verbatim_is_in_disk -x -l sessions -a '1 2 4' -d 'How many, a thread each'
 complete -c verbatim -n __verbatim_is_in_disk -x -l host-id -d 'Which host, to reservations'
 complete -c verbatim -n __verbatim_is_in_disk -x -l patience -a 120 -d 'How long a lost target is waited for'
+complete -c verbatim -n __verbatim_is_in_disk -r -F -l vhost-user -d 'A device of QEMU, at this socket'
 complete -c verbatim -n __verbatim_is_in_disk -l read-only -d 'Nobody may write'
 complete -c verbatim -n '__verbatim_is_in_group disk down' -x -l name -d 'One disk alone'
 complete -c verbatim -n __verbatim_is_in_disk_show -l json -d 'Print JSON'

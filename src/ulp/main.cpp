@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ulp/disk/vhost/vhost_user_program.h"
 #include "ulp/initiator/initiator_service.h"
 #include "ulp/ipoib/driver/ipoib_service.h"
 #include "ulp/lnet/driver/lnet_service.h"
@@ -48,7 +49,8 @@ int main(int argc, char** argv) {
   if (word == "--help") return print_help(), 0;
   if (word == "--version") return fmt::print("verbatim-ulpd {}\n", VERBATIM_VERSION), 0;
   const auto kind = std::ranges::find(kKinds, word, &Kind::name);
-  // No daemon: a part of nfs-serve's.
+  // No daemons: what `verbatim disk` becomes, and a part of nfs-serve's.
+  if (word == "vhost-user") return verbatim::ulp::disk::vhost::run_vhost_user(argc - 1, argv + 1);
   if (word == "nfs-doorkeeper")
     return verbatim::ulp::rpcrdma::run_nfs_doorkeeper(argc - 1, argv + 1);
   if (kind != std::end(kKinds)) return kind->run(argc - 1, argv + 1);

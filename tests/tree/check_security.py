@@ -51,6 +51,7 @@ BOUNDS = (
     ("a session and {} in all", "src/ulp/target/srp_part.h", "kChannels = "),
     ("its {} buffers of 256 KiB", "src/ulp/disk/disk_thread.cpp", "kBuffers = "),
     ("buffers of {} KiB", "src/ulp/disk/disk_thread.cpp", "kBufferBytes = "),
+    ("makes us keep {} MiB of data", "src/ulp/disk/vhost/block.h", "kDataBytesMax = "),
     ("more than {} controllers", "src/ulp/nvmeof/controller.h", "controllers = "),
     ("controllers, {} connections", "src/ulp/target/target_service.cpp", "kConnectionsMax = "),
     ("connections, {} I/O queues", "src/ulp/nvmeof/controller.h", "io_queues = "),

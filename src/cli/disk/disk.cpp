@@ -17,6 +17,7 @@
 #include "cli/program.h"
 #include "service/control.h"
 #include "service/folder.h"
+#include "service/launch.h"
 
 namespace verbatim::cli {
 namespace {
@@ -34,6 +35,8 @@ constexpr const char* kExamples =
     "    nvme://10.0.1.1/nqn.2026-01.com.example:disk/1    (two paths to one disk)\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
+    "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1 --vhost-user ./disk.sock\n"
+    "                                       (a device of QEMU's; prints QEMU's options)\n"
     "  verbatim disk show\n"
     "  verbatim disk down --name NAME";
 
@@ -44,7 +47,7 @@ struct Form {
   NodeChoice node;
   HostChoice host;
   std::vector<std::string> urls;  // A path each.
-  std::string initiator, host_id, auth, name, socket;
+  std::string initiator, host_id, auth, name, socket, vhost_user;
   std::optional<int> patience, sessions;
   bool is_read_only = false;
   bool json = false;  // Of `show`.
@@ -69,12 +72,21 @@ Result<std::string> find_plugin() {
                             plugin));
 }
 
-/// Where the disk's users connect. One of this name that was killed has left its socket.
-Result<std::string> socket_of(const Form& form, const std::string& name) {
-  if (auto fits = service::check_node_name(name); !fits) return std::unexpected(fits.error());
+std::string name_of(const Form& form) {
+  return form.name.empty() ? fmt::to_string(getpid()) : form.name;
+}
+
+Result<void> check_name(const std::string& name) {
+  if (auto fits = service::check_node_name(name); !fits) return fits;
   if (const pid_t process = service::process_of({"disk", name}); process > 0)
     return refuse(EEXIST, fmt::format("disk '{}' is served by process {}: choose another --name",
                                       name, process));
+  return {};
+}
+
+/// Where the disk's users connect. One of this name that was killed has left its socket.
+Result<std::string> socket_of(const Form& form, const std::string& name) {
+  if (auto is_free = check_name(name); !is_free) return std::unexpected(is_free.error());
   if (!form.socket.empty()) return form.socket;
   const auto folder = service::RuntimeFolder::open();
   if (!folder) return std::unexpected(folder.error());
@@ -87,12 +99,10 @@ Result<std::string> socket_of(const Form& form, const std::string& name) {
   return path;
 }
 
-std::vector<std::string> words_of(const Form& form, const std::string& plugin,
-                                  const std::string& name, const std::string& socket) {
-  std::vector<std::string> words{"nbdkit",   "--foreground", "--threads", "32",
-                                 "--filter", "blocksize",    "--unix",    socket};
-  if (form.is_read_only) words.push_back("--readonly");
-  words.insert(words.end(), {plugin, "name=" + name, "socket=" + socket});
+/// What nbdkit's plugin and `verbatim-ulpd vhost-user` are told alike.
+std::vector<std::string> words_of(const Form& form, const std::string& name,
+                                  const std::string& socket) {
+  std::vector<std::string> words{"name=" + name, "socket=" + socket};
   for (const std::string& url : form.urls) words.push_back("url=" + url);
   const auto add = [&words](const char* key, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}={}", key, value));
@@ -101,25 +111,57 @@ std::vector<std::string> words_of(const Form& form, const std::string& plugin,
   add("host-id", form.host_id);
   add("auth", form.auth);
   if (form.patience) add("patience", fmt::to_string(*form.patience));
-  if (form.sessions) add("sessions", fmt::to_string(*form.sessions));
   return words;
 }
 
+int become(const std::string& program, std::vector<std::string> words,
+           const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  const auto failure = become_program(program, std::move(words));
+  return fail(failure.text, failure.exit_status);
+}
+
 /// Becomes nbdkit, which prints the URI when it serves: returns only if that fails.
-int serve(const Form& form) {
-  if (form.urls.empty())
-    return fail("which disk? Say its URL, as iser://10.0.0.1/iqn.2026-01.com.example:disk/0",
-                kExitUsage);
+int serve_nbd(const Form& form) {
   const auto program = prepare_program(form.node, {"nbdkit"});
   if (!program) return fail(program.error().text, program.error().exit_status);
   const auto plugin = find_plugin();
   if (!plugin) return fail(plugin.error().text);
   if (const auto entered = enter_host(form.host); !entered) return fail(entered.error().text);
-  const std::string name = form.name.empty() ? fmt::to_string(getpid()) : form.name;
+  const std::string name = name_of(form);
   const auto socket = socket_of(form, name);
   if (!socket) return fail(socket.error().text);
-  const auto failure = become_program(*program, words_of(form, *plugin, name, *socket));
-  return fail(failure.text, failure.exit_status);
+  std::vector<std::string> words{"nbdkit",   "--foreground", "--threads", "32",
+                                 "--filter", "blocksize",    "--unix",    *socket};
+  if (form.is_read_only) words.push_back("--readonly");
+  words.push_back(*plugin);
+  if (form.sessions) words.push_back(fmt::format("sessions={}", *form.sessions));
+  return become(*program, std::move(words), words_of(form, name, *socket));
+}
+
+/// Becomes the device of a virtual machine, which prints QEMU's options when it serves.
+int serve_machine(const Form& form) {
+  if (!form.socket.empty() || form.sessions)
+    return fail(
+        "--vhost-user has its own socket and one session: leave out --socket and --sessions",
+        kExitUsage);
+  const auto own = service::find_program("verbatim-ulpd");
+  if (!own) return fail(own.error().text);
+  const auto program = prepare_program(form.node, {*own});
+  if (!program) return fail(program.error().text, program.error().exit_status);
+  if (const auto entered = enter_host(form.host); !entered) return fail(entered.error().text);
+  const std::string name = name_of(form);
+  if (auto is_free = check_name(name); !is_free) return fail(is_free.error().text);
+  std::vector<std::string> words{"verbatim-ulpd", "vhost-user"};
+  if (form.is_read_only) words.push_back("read-only=1");
+  return become(*program, std::move(words), words_of(form, name, form.vhost_user));
+}
+
+int serve(const Form& form) {
+  if (form.urls.empty())
+    return fail("which disk? Say its URL, as iser://10.0.0.1/iqn.2026-01.com.example:disk/0",
+                kExitUsage);
+  return form.vhost_user.empty() ? serve_nbd(form) : serve_machine(form);
 }
 
 int show(bool as_json) {
@@ -179,6 +221,10 @@ void add_options(CLI::App& command, Form& form) {
   command
       .add_option("--socket", form.socket,
                   "Where the disk's users connect; default: of the runtime folder")
+      ->type_name("PATH");
+  command
+      .add_option("--vhost-user", form.vhost_user,
+                  "Be a disk of a virtual machine, at this socket; prints QEMU's options")
       ->type_name("PATH");
   command.add_flag("--read-only", form.is_read_only, "Nobody may write");
 }

@@ -22,6 +22,15 @@ namespace verbatim::ulp::disk {
 /// disk's from `Disk::ask` until it is answered.
 struct Ask {
   using Kind = storage::DiskRequest::Kind;
+  /// Who asks without waiting, in the disk's own thread.
+  class User {
+   public:
+    /// Called within calls of the disk: `is_answered` is set, and nothing is asked from here.
+    virtual void on_answered() = 0;
+
+   protected:
+    ~User() = default;
+  };
   Kind kind{};
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -31,6 +40,7 @@ struct Ask {
   const storage::PeerMemory* registered = nullptr;
   bool is_stable = false;
   bool may_discard = false;
+  User* user = nullptr;  // Null: another thread waits for `is_answered`.
 
   int error = 0;  // When it is answered.
   std::atomic<bool> is_answered = false;

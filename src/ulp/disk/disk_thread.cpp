@@ -67,8 +67,8 @@ int DiskThread::ask(Ask& ask) {
 void DiskThread::run(std::promise<Result<void>> began) {
   auto opened = open();
   if (opened) opened = log_in();
+  if (opened) opened = serve_machines();
   const bool is_there = opened.has_value();
-  if (is_there) facts_ = *disk_->facts();
   began.set_value(std::move(opened));
   while (is_there && !loop_->should_stop()) loop_->turn();
   stop_all();
@@ -140,7 +140,19 @@ Result<void> DiskThread::log_in() {
   return {};
 }
 
+Result<void> DiskThread::serve_machines() {
+  facts_ = *disk_->facts();
+  facts_.is_read_only = facts_.is_read_only || settings_.is_read_only;
+  if (settings_.vhost_user.empty()) return {};
+  auto server = vhost::Server::open(settings_.vhost_user, *loop_, facts_,
+                                    [this](Ask& ask) { disk_->ask(ask, loop_->now()); });
+  if (!server) return std::unexpected(server.error());
+  vhost_ = std::move(*server);
+  return {};
+}
+
 void DiskThread::stop_all() {
+  if (vhost_ != nullptr) vhost_->stop();
   if (driver_ != nullptr && disk_ != nullptr) {
     take_mail();
     disk_->end(loop_->now());
@@ -151,6 +163,7 @@ void DiskThread::stop_all() {
       loop_->turn(until + kEndPatience);
   }
   disk_.reset();
+  vhost_.reset();
   pool_.reset();
   driver_.reset();
   control_.reset();
@@ -266,7 +279,9 @@ void DiskThread::disconnect(PathChannel at) {
 }
 
 void DiskThread::on_answered(Ask& ask) {
+  Ask::User* const user = ask.user;
   ask.is_answered = true;
+  if (user != nullptr) return user->on_answered();
   ask.is_answered.notify_one();
 }
 

@@ -15,6 +15,7 @@
 #include "service/loop.h"
 #include "ulp/disk/disk.h"
 #include "ulp/disk/target.h"
+#include "ulp/disk/vhost/server.h"
 #include "ulp/rdma/buffer_pool.h"
 #include "ulp/rdma/driver.h"
 
@@ -25,6 +26,8 @@ struct DiskSettings {
   std::vector<Target> targets;  // A path each.
   std::string name;             // For `verbatim disk list`; empty: it is not shown.
   std::string uri;              // Where its users find it, for the same.
+  std::string vhost_user;       // A socket for a virtual machine; empty: there is none.
+  bool is_read_only = false;    // Its users may not write, whatever the target says.
   TimeNs patience = 120 * kSecond;
 };
 
@@ -47,6 +50,7 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
   OwnSide own_side(storage::PeerMemory scratch) const;
   Result<void> open_memory();
   Result<void> log_in();
+  Result<void> serve_machines();
   void stop_all();
   void take_mail();
   nlohmann::json status() const;
@@ -92,6 +96,7 @@ class DiskThread final : private rdma::Handler, private service::Source, public 
   std::unique_ptr<service::Control> control_;
   std::unique_ptr<rdma::Driver> driver_;
   std::optional<rdma::BufferPool> pool_;
+  std::unique_ptr<vhost::Server> vhost_;
   std::unique_ptr<Disk> disk_;
   using Connections = std::array<std::optional<rdma::ConnectionId>, storage::kChannelsMax>;
   std::vector<Connections> connections_;  // By path.

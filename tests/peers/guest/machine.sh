@@ -2,7 +2,8 @@
 # Runs a script under Debian's kernel with this machine's own files: machine.sh FOLDER SHARE SCRIPT [ARGUMENT...].
 # The guest's root is this machine's, read-only by 9p under a RAM overlay, so every installed program runs there; SHARE is
 # the same folder in both, writable. FOLDER keeps the kernel, which is downloaded once and not installed. The guest's
-# console is the standard output, the script's status this one's (124: it was ended). SECONDS_MAX, MEMORY: see below.
+# console is the standard output, the script's status this one's (124: it was ended). SECONDS_MAX, MEMORY, and QEMU_OPTIONS,
+# words that QEMU has in addition: see below.
 set -euo pipefail
 [[ $# -ge 3 ]] || { echo "usage: machine.sh FOLDER SHARE SCRIPT [ARGUMENT...]" >&2 && exit 2; }
 mkdir -p "$1" "$2"
@@ -79,7 +80,7 @@ timeout "${SECONDS_MAX:-300}" qemu-system-x86_64 -machine q35,accel=tcg -cpu max
   -append "console=ttyS0 quiet panic=-1 loglevel=4 mitigations=off rdinit=/init share=$share kernel=$folder/kernel " \
   -object rng-random,id=r,filename=/dev/urandom -device virtio-rng-pci,rng=r \
   -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
-  -virtfs "local,path=$share,mount_tag=share,security_model=none" </dev/null 2>&1 |
+  -virtfs "local,path=$share,mount_tag=share,security_model=none" ${QEMU_OPTIONS:-} </dev/null 2>&1 |
   sed -u -e 's/\r//g' -e 's/\x1bc//g' -e 's/\x1b\[[0-9;?]*[A-Za-z]//g' -e '/^SeaBIOS/d' -e 's/^Booting from ROM\.*//' || true
 [[ -s $share/.status ]] || exit 124
 exit "$(<"$share/.status")"

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,7 +18,7 @@
 #include <nbdkit-plugin.h>
 #include <unistd.h>
 
-#include "ulp/disk/disk_thread.h"
+#include "ulp/disk/disk_options.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
@@ -27,11 +26,9 @@ namespace verbatim::ulp::disk {
 namespace {
 
 struct Plugin {
-  std::vector<std::string> urls;  // A path each.
-  std::string socket;             // Of `verbatim disk`, which has the URI printed.
-  UniqueFd output;                // There.
-  Identity identity = own_identity();
-  DiskSettings settings;
+  DiskOptions options;
+  std::string socket;  // Of `verbatim disk`, which has the URI printed.
+  UniqueFd output;     // There.
   int sessions = 1;
   std::vector<std::unique_ptr<DiskThread>> disks;  // A session and a thread each.
   std::atomic<std::size_t> turn = 0;
@@ -41,46 +38,6 @@ std::unique_ptr<Plugin> plugin_state;
 int fail(const std::string& text) {
   nbdkit_error("%s", text.c_str());
   return -1;
-}
-
-/// CHAP: "userid NAME" and "password SECRET", as LIO's files are named; with "_mutual" those of the
-/// target.
-int read_auth(const char* path) {
-  std::ifstream file(path);
-  if (!file) return fail(fmt::format("auth={}: {}", path, std::strerror(errno)));
-  Identity& self = plugin_state->identity;
-  const std::pair<std::string_view, std::string*> known[] = {
-      {"userid", &self.credentials.user},
-      {"password", &self.credentials.secret},
-      {"userid_mutual", &self.target_proves.user},
-      {"password_mutual", &self.target_proves.secret}};
-  for (std::string key, value; file >> key && std::getline(file >> std::ws, value);) {
-    const auto place = std::ranges::find(known, key, [](const auto& one) { return one.first; });
-    if (place == std::end(known))
-      return fail(fmt::format(
-          "auth={}: '{}': userid, password, userid_mutual and password_mutual are known", path,
-          key));
-    *place->second = value;
-  }
-  if (self.credentials.empty())
-    return fail(
-        fmt::format("auth={}: no userid and password, each with its value in a line", path));
-  return 0;
-}
-
-int set_patience(const char* value) {
-  int seconds = 0;
-  if (nbdkit_parse_int("patience", value, &seconds) != 0) return -1;
-  if (seconds < 0) return fail("patience: seconds are not negative");
-  plugin_state->settings.patience = seconds * kSecond;
-  return 0;
-}
-
-int set_host_id(const char* value) {
-  const auto id = parse_host_id(value);
-  if (!id) return fail(fmt::format("host-id={}: a UUID is expected", value));
-  plugin_state->identity.host_id = *id;
-  return 0;
 }
 
 int set_sessions(const char* value) {
@@ -103,15 +60,11 @@ void unload() { plugin_state.reset(); }
 
 int config(const char* key, const char* value) {
   const std::string_view name = key;
-  if (name == "url") return plugin_state->urls.emplace_back(value), 0;
-  if (name == "initiator")
-    return plugin_state->identity.iqn = plugin_state->identity.nqn = value, 0;
-  if (name == "host-id") return set_host_id(value);
-  if (name == "auth") return read_auth(value);
-  if (name == "patience") return set_patience(value);
   if (name == "sessions") return set_sessions(value);
-  if (name == "name") return plugin_state->settings.name = value, 0;
   if (name == "socket") return set_socket(value);
+  const auto is_known = plugin_state->options.set(name, value);
+  if (!is_known) return fail(is_known.error().text);
+  if (*is_known) return 0;
   return fail(
       fmt::format("'{}' is not known: url, initiator, host-id, auth, patience, sessions", name));
 }
@@ -129,26 +82,23 @@ std::string in_uri(const std::string& path) {
 }
 
 int config_complete() {
-  const std::vector<std::string>& urls = plugin_state->urls;
-  if (urls.empty()) return fail("which disk? Say url=iser://HOST/IQN/LUN");
-  auto targets = parse_paths(urls, plugin_state->identity);
-  if (!targets) return fail(targets.error().text);
-  if (plugin_state->sessions > 1 && urls.front().starts_with("srp"))
+  DiskOptions& options = plugin_state->options;
+  if (const auto complete = options.complete(); !complete) return fail(complete.error().text);
+  if (plugin_state->sessions > 1 && options.urls.front().starts_with("srp"))
     return fail("sessions: an SRP target ends the older one of an initiator's two");
-  plugin_state->settings.url = urls.front();
   if (!plugin_state->socket.empty())
-    plugin_state->settings.uri = "nbd+unix:///?socket=" + in_uri(plugin_state->socket);
-  plugin_state->settings.targets = std::move(*targets);
+    options.settings.uri = "nbd+unix:///?socket=" + in_uri(plugin_state->socket);
   return 0;
 }
 
 /// Threads do not survive the fork into the background.
 int after_fork() {
+  DiskOptions& options = plugin_state->options;
   for (int i = 0; i < plugin_state->sessions; ++i) {
-    DiskSettings settings = plugin_state->settings;
+    DiskSettings settings = options.settings;
     if (i > 0) {  // Another session of the same initiator; the first one is shown.
-      plugin_state->identity.session += plugin_state->urls.size();
-      settings.targets = *parse_paths(plugin_state->urls, plugin_state->identity);
+      options.identity.session += options.urls.size();
+      settings.targets = *parse_paths(options.urls, options.identity);
       settings.name.clear();
     }
     auto disk = DiskThread::start(std::move(settings));
@@ -156,7 +106,7 @@ int after_fork() {
     plugin_state->disks.push_back(std::move(*disk));
   }
   if (plugin_state->output) {
-    dprintf(plugin_state->output.get(), "%s\n", plugin_state->settings.uri.c_str());
+    dprintf(plugin_state->output.get(), "%s\n", options.settings.uri.c_str());
     plugin_state->output.reset();
   }
   return 0;
