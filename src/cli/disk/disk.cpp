@@ -35,8 +35,8 @@ constexpr const char* kExamples =
     "    nvme://10.0.1.1/nqn.2026-01.com.example:disk/1    (two paths to one disk)\n"
     "  verbatim disk --host H8 srp://$(verbatim run --host H8 -- ibsrpdm -c)\n"
     "  qemu-img info 'nbd+unix:///?socket=...'     (the URI that it prints)\n"
-    "  verbatim disk nvme://10.0.0.1/nqn.2026-01.com.example:disk/1 --vhost-user ./disk.sock\n"
-    "                                       (a device of QEMU's; prints QEMU's options)\n"
+    "  verbatim disk --vhost-user ./disk.sock nvme://10.0.0.1/nqn.2026-01.test:d/1\n"
+    "                            (a device of QEMU's; prints QEMU's options)\n"
     "  verbatim disk show\n"
     "  verbatim disk down --name NAME";
 
