@@ -44,7 +44,7 @@ TEST_P(RateLimit, IsNotWaitedForInSqd) {
   Side right(b, GetParam().type);
   left.connect(right);
   right.connect(left);
-  ASSERT_TRUE(left.qp->limit_rate(1000, 2048));
+  ASSERT_TRUE(left.qp->limit_rate(10, 2048));
   for (int i = 0; i < 5; ++i) {
     ASSERT_EQ(0, left.post(Operation::write, left.segment(0, 1024), &right));
   }
