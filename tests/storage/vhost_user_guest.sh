@@ -3,7 +3,7 @@
 # SHARE tell the test how far this is.
 set -euo pipefail
 share=$1
-readonly bytes=$(stat -c %s "$share/pattern")
+bytes=$(stat -c %s "$share/pattern")
 readonly parts=4 # Written at a time.
 
 wait_for() { until [[ -e $1 ]]; do sleep 0.1; done; }

@@ -75,12 +75,13 @@ bash $command; echo \$? >"$share/.status"
 echo o >/proc/sysrq-trigger; while :; do :; done # Its files are gone by now: no program can start.
 BEGIN
 rm -f "$share/.status"
+read -ra more <<<"${QEMU_OPTIONS-}"
 timeout "${SECONDS_MAX:-300}" qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m "${MEMORY:-1024}" -nographic -no-reboot -nodefaults \
   -serial stdio -kernel "$folder"/kernel/boot/vmlinuz-* -initrd "$folder/initramfs.gz" \
   -append "console=ttyS0 quiet panic=-1 loglevel=4 mitigations=off rdinit=/init share=$share kernel=$folder/kernel " \
   -object rng-random,id=r,filename=/dev/urandom -device virtio-rng-pci,rng=r \
   -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
-  -virtfs "local,path=$share,mount_tag=share,security_model=none" ${QEMU_OPTIONS:-} </dev/null 2>&1 |
+  -virtfs "local,path=$share,mount_tag=share,security_model=none" "${more[@]}" </dev/null 2>&1 |
   sed -u -e 's/\r//g' -e 's/\x1bc//g' -e 's/\x1b\[[0-9;?]*[A-Za-z]//g' -e '/^SeaBIOS/d' -e 's/^Booting from ROM\.*//' || true
 [[ -s $share/.status ]] || exit 124
 exit "$(<"$share/.status")"
