@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
-/// Little-endian loads and stores at named offsets, for NVMe and LNet. `base/bytes.h` has the
+/// Little-endian loads and stores at named offsets, for NVMe, LNet and virtio. `base/bytes.h` has the
 /// big-endian ones.
 namespace verbatim {
 

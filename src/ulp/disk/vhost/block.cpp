@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ulp/disk/vhost/little_endian.h"
+#include "ulp/engine/little_endian.h"
 
 namespace verbatim::ulp::disk::vhost {
 namespace {
@@ -84,12 +84,12 @@ void read_clear(Job& job, const GuestMemory& memory, bool is_allowed) {
       !memory.read(job.chain.readable, kHeadBytes, bytes))
     return void(job.status = Status::error);
   std::memcpy(&range, bytes, sizeof range);
-  const std::uint32_t flags = from_little_endian(range.flags);
+  const std::uint32_t flags = to_little_endian(range.flags);
   const std::uint32_t known = job.kind == Ask::Kind::write_zeroes ? kMayUnmap : 0;
   if ((flags & ~known) != 0) return void(job.status = Status::unsupported);
   job.may_discard = flags != 0;
-  read_place(job, from_little_endian(range.sector),
-             std::uint64_t{from_little_endian(range.sectors)} * kSector);
+  read_place(job, to_little_endian(range.sector),
+             std::uint64_t{to_little_endian(range.sectors)} * kSector);
 }
 
 /// What the target says of itself, as the disk's serial number.
@@ -175,7 +175,7 @@ Result<void> read_request(Job& job, const GuestMemory& memory, const storage::Di
   std::uint64_t sector = 0;
   std::memcpy(&type, &head[0], sizeof type);
   std::memcpy(&sector, &head[kHeadBytes - sizeof sector], sizeof sector);
-  read_kind(job, Type{from_little_endian(type)}, from_little_endian(sector), memory, facts);
+  read_kind(job, Type{to_little_endian(type)}, to_little_endian(sector), memory, facts);
   // A driver that cannot flush has each write made stable.
   const bool changes = job.kind != Ask::Kind::read && job.kind != Ask::Kind::flush;
   job.then_flush = changes && (features & kFlush) == 0;

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "ulp/disk/vhost/little_endian.h"
+#include "ulp/engine/little_endian.h"
 
 namespace verbatim::ulp::disk::vhost {
 namespace {
@@ -26,7 +26,7 @@ struct Descriptor {
 static_assert(sizeof(Descriptor) == kDescriptorBytes);
 
 std::uint16_t load(std::byte* at, std::memory_order order = std::memory_order_relaxed) {
-  return from_little_endian(std::atomic_ref(*reinterpret_cast<std::uint16_t*>(at)).load(order));
+  return to_little_endian(std::atomic_ref(*reinterpret_cast<std::uint16_t*>(at)).load(order));
 }
 
 bool is_aligned(const std::byte* at, std::uintptr_t alignment) {
@@ -87,17 +87,17 @@ Result<Chain> Ring::walk(std::uint16_t head) const {
       return refuse(EPROTO, fmt::format("descriptor {} of a ring of {}", at, entries_));
     Descriptor one;  // Read once: the guest may change it.
     std::memcpy(&one, descriptors_ + at * kDescriptorBytes, sizeof one);
-    const std::uint16_t flags = from_little_endian(one.flags);
+    const std::uint16_t flags = to_little_endian(one.flags);
     const bool is_written = (flags & kWrite) != 0;
     if ((flags & kIndirect) != 0)
       return refuse(EPROTO, "an indirect descriptor, which was not offered");
     if (!is_written && !chain.writable.empty())
       return refuse(EPROTO, "a readable descriptor behind a writable one");
-    const Piece piece{from_little_endian(one.address), from_little_endian(one.bytes)};
+    const Piece piece{to_little_endian(one.address), to_little_endian(one.bytes)};
     (is_written ? chain.writable : chain.readable).push_back(piece);
     (is_written ? chain.writable_bytes : chain.readable_bytes) += piece.bytes;
     if ((flags & kNext) == 0) return chain;
-    at = from_little_endian(one.next);
+    at = to_little_endian(one.next);
   }
   return refuse(EPROTO, fmt::format("a chain of more than {} descriptors", entries_));
 }
