@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstring>
 
-/// Little-endian loads and stores at named offsets, for NVMe, LNet and virtio. `base/bytes.h` has the
-/// big-endian ones.
+/// Little-endian loads and stores at named offsets, for NVMe, LNet and virtio. The big-endian ones
+/// are in `base/bytes.h`.
 namespace verbatim {
 
 template <std::unsigned_integral T>
