@@ -33,6 +33,9 @@ The last line says how many tests passed and failed; the exit status is 0 where 
 
 VERBATIM_RERUN_MAX=N: if at most N tests of a suite failed, they run once more, alone, one at a time. What passes
 then counts as passed, and is listed as a chance failure; one that tests/chance_failures.txt names has failed.
+
+VERBATIM_BUILD_UNTIL=SECONDS: a build of another preset that has not ended by then (seconds of `date +%s`) is stopped,
+and what it is for does not run; the end says so.
 END
 }
 
@@ -77,6 +80,8 @@ failed=0
 failures=()
 # Tests that failed, and then passed alone.
 chances=()
+# What had no time.
+stopped=()
 
 count() {
   passed=$((passed + $1))
@@ -143,12 +148,20 @@ run_suite() {
   if [[ $failing -gt 0 ]]; then failures+=("$(failed_tests "$log")"); fi
 }
 
-# build_preset PRESET [TARGET]: returns false if that fails.
+# build_preset PRESET [TARGET]: returns false if that fails, or if VERBATIM_BUILD_UNTIL comes first.
 build_preset() {
-  local preset=$1 target=${2-all}
+  local preset=$1 target=${2-all} limit=() status
   say "building the $preset preset"
+  if [[ -n ${VERBATIM_BUILD_UNTIL-} ]]; then
+    limit=(timeout "$((VERBATIM_BUILD_UNTIL > EPOCHSECONDS ? VERBATIM_BUILD_UNTIL - EPOCHSECONDS : 1))")
+  fi
   cmake --preset "$preset" >/dev/null &&
-    NINJA_STATUS="$preset: [%f/%t] " cmake --build --preset "$preset" --target "$target" && return
+    NINJA_STATUS="$preset: [%f/%t] " "${limit[@]}" cmake --build --preset "$preset" --target "$target" && return
+  status=$?
+  if [[ ${#limit[@]} -gt 0 && $status -eq 124 ]]; then
+    stopped+=("the $preset preset was not built in time, and what it is for did not run")
+    return 1
+  fi
   echo "test: error: the $preset preset does not build (above)" >&2
   count 0 1
   return 1
@@ -237,6 +250,10 @@ for name in "${stages[@]}"; do "stage_$name"; done
 
 say "minutes"
 printf '%s\n' "${minutes[@]}"
+if [[ ${#stopped[@]} -gt 0 ]]; then
+  say "no time"
+  printf '%s\n' "${stopped[@]}"
+fi
 if [[ ${#chances[@]} -gt 0 ]]; then
   say "chance failures: failed, and passed alone; each is a bug"
   printf '%s\n' "${chances[@]}"
@@ -245,5 +262,5 @@ if [[ ${#failures[@]} -gt 0 ]]; then
   say "what failed"
   printf '%s\n' "${failures[@]}"
 fi
-printf '\n%s\n' "$passed passed, $failed failed"
+if [[ $((passed + failed)) -gt 0 || ${#stopped[@]} -eq 0 ]]; then printf '\n%s\n' "$passed passed, $failed failed"; fi
 [[ $failed -eq 0 ]]
