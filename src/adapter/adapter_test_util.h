@@ -25,8 +25,9 @@ using transport::Status;
 
 /// A node with one program.
 struct TestNode {
-  /// With `direct` it also finds other nodes of this process with `direct` on the direct path.
-  enum class Path : std::uint8_t { wire, direct };
+  /// With `direct` it also finds other nodes of this process with `direct` on the direct path, with
+  /// `only_direct` it takes no other.
+  enum class Path : std::uint8_t { wire, direct, only_direct };
   enum class Protocol : std::uint8_t { roce, iwarp };
 
   explicit TestNode(std::uint8_t last_byte, std::uint32_t first_qpn, Path path = Path::wire,
@@ -47,8 +48,9 @@ struct TestNode {
     membership.receive_sockets = {socket.get(), socket.get()};
     membership.rnr_grace = rnr_grace;
     membership.locks = NameLocks(locks_path());
+    membership.only_direct = path == Path::only_direct;
     auto arena = std::move(*Arena::create());
-    if (path == Path::direct) open_to_others(membership, arena->fd());
+    if (path != Path::wire) open_to_others(membership, arena->fd());
     adapter = std::move(*Adapter::create(std::move(arena), std::move(membership)));
     pd = *adapter->memory().allocate_pd();
   }

@@ -35,8 +35,8 @@ inline bool has_ended(pid_t pid) {
   return !process || readable(process.get());
 }
 
-/// A runtime folder for one test. At the end it stops all agents in it, and expects that nothing is
-/// left.
+/// A runtime folder for one test. At the end it stops all agents in it, waits for those that are
+/// leaving by themselves, and expects that nothing is left.
 class AgentTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,6 +51,8 @@ class AgentTest : public testing::Test {
     for (const auto& name : nodes.value_or(std::vector<std::string>())) {
       if (const auto node = node_description(name)) end_agent(node->agent_pid, SIGTERM);
     }
+    const TimeNs end = monotonic_now() + kTestTimeoutMs * kMillisecond;
+    while (!files().empty() && monotonic_now() < end) usleep(1000);
     EXPECT_EQ(files(), std::vector<std::string>());
     std::filesystem::remove_all(folder_);
     unsetenv("XDG_RUNTIME_DIR");
@@ -79,8 +81,11 @@ class AgentTest : public testing::Test {
   }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-      names.push_back(entry.path().string());
+    std::error_code gone;  // An agent that leaves removes them meanwhile.
+    const std::filesystem::recursive_directory_iterator end;
+    for (auto at = std::filesystem::recursive_directory_iterator(folder_, gone); at != end;
+         at.increment(gone)) {
+      names.push_back(at->path().string());
     }
     return names;
   }

@@ -5,10 +5,10 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "programs"))
+from leftovers import end_processes_that_name, new_folder  # noqa: E402
 from testbed import SKIPPED, are_installed, option_parser  # noqa: E402
 
 SECONDS_MAX = 120
@@ -19,10 +19,11 @@ USER = {}  # Of subprocess.run, where root runs the tests as an ordinary user.
 class Clusterbed(unittest.TestCase):
     def setUp(self):
         # In memory, as a user's runtime folder is.
-        self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
+        self.folder = new_folder("cluster", "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp")
         if USER:
             shutil.chown(self.folder, USER["user"], USER["group"])
         self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(end_processes_that_name, self.folder)
         self.environment = {"PATH": f"{OPTIONS.build}/bin:/usr/bin:/bin:/usr/sbin", "HOME": self.folder, "LANG": "C.UTF-8",
                             "XDG_RUNTIME_DIR": self.folder, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": self.folder}

@@ -13,7 +13,10 @@ from run_page import become_ordinary, enter_namespaces, environment_of, show_tre
 
 SECONDS_MAX = 240
 # What a script needs beside a command that waits for Ctrl-C, or for a program that runs.
-AROUND = {"verbatim capture": "timeout --preserve-status -s INT 2 {}", "verbatim fault": "verbatim run --node a -- sleep 3 &\nsleep 1\n{}"}
+AROUND = {"verbatim capture": "{} --for 1s",
+          "verbatim fault": "verbatim run --node a -- sleep 1000 &\nuntil {}; do sleep 0.1; done\nkill $!"}
+# A person waits a second for a server.
+LISTENS = "until ss -ltn | grep -q ':18515 '; do sleep 0.1; done"
 # What the commands print, in this order.
 PRINTED = r"65536 .*PORT_ACTIVE.*verbatim0.*ibv_devinfo.*Switch.*65536 "
 
@@ -24,7 +27,7 @@ def commands_of(text):
         for line in block.splitlines():
             if line.startswith(("verbatim ", "eval ", "export ")):
                 around = next((value for name, value in AROUND.items() if line.startswith(name)), "{}")
-                yield around.format(line)
+                yield around.format(line.partition(" #")[0].rstrip()).replace("& sleep 1", f"& {LISTENS}")
 
 
 def main():

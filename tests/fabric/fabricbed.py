@@ -7,14 +7,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs"))
 
+from leftovers import end_processes_that_name, new_folder, processes_that_name  # noqa: E402
 from testbed import Failure, Testbed, free_ports, listens, wait_until  # noqa: E402
 
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # To see whether Debian's opensm and diagnostic programs are installed.
@@ -106,7 +105,7 @@ class FabricBed:
 
     def __init__(self, options, prefix=(), address="127.0.0.1"):
         self.build = os.path.abspath(options.build)
-        self.folder = tempfile.mkdtemp(prefix="verbatim-fabricbed.", dir=RUNTIME_FOLDERS)
+        self.folder = new_folder("fabricbed", RUNTIME_FOLDERS)
         self._prefix = prefix
         self._address = address
         self._preload = options.preload
@@ -121,11 +120,12 @@ class FabricBed:
             self.end(program)
         if error is not None:
             self._print_logs()
-        self.verbatim("fabric", "down", check=False)
-        left = self.processes()
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self.verbatim("fabric", "down", check=False)
+        finally:
+            left = self.processes()
+            end_processes_that_name(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
         if kind is None and left:
             raise Failure(f"processes {left} are left running")
 
@@ -287,16 +287,7 @@ class FabricBed:
 
     def processes(self):
         """Of this bed, daemon and manager, that still run."""
-        wanted = b"XDG_RUNTIME_DIR=" + self.folder.encode()
-        found = []
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{entry}/environ", "rb") as environ:
-                    if wanted in environ.read().split(b"\0"):
-                        found.append(int(entry))
-            except OSError:
-                pass  # It has ended meanwhile.
-        return found
+        return processes_that_name(self.folder)
 
     def daemon(self):
         """The process of this bed's fabric."""
@@ -336,7 +327,7 @@ class HostsTestbed(Testbed):
     def is_status_of(self, entry, node):
         return entry.get("host") == self._hosts[node]
 
-    def agents(self):
+    def processes(self):
         return []  # The fabric's, which end with it.
 
 

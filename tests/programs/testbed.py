@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+from leftovers import end_processes_that_name, new_folder, processes_that_name
 
 SKIPPED = 77  # Exit status that means "skipped" to ctest.
 POLL_SECONDS = 0.01
@@ -55,6 +56,15 @@ def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def name_of(pid):
+    """Returns the name of a process; "" if it has ended."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as comm:
+            return comm.read().strip()
+    except OSError:
+        return ""
 
 
 def listens(pid, port):
@@ -122,11 +132,11 @@ class Program:
 class Testbed:
     """A context manager. On failure it prints the programs' output."""
 
-    AGENT_GRACE_SECONDS = 10
+    GRACE_SECONDS = 10  # For agents, which leave after their last program.
 
     def __init__(self, options, namespace_pids=None):
         self.build = os.path.abspath(options.build)
-        self.folder = tempfile.mkdtemp(prefix="verbatim-testbed.", dir="/tmp")
+        self.folder = new_folder("testbed")
         self.programs = []
         self._preload = options.preload
         self._path = options.path
@@ -142,14 +152,13 @@ class Testbed:
     def __exit__(self, kind, error, trace):
         for program in self.programs:
             program.kill()
-        left = self._agents_left_after_grace()
-        if kind is None and left:
-            error = Failure(f"verbatimd is left running: processes {left}")
+        left = self._left_after_grace() if kind is None else ()
+        if left:
+            error = Failure(f"left running: {', '.join(map(name_of, left))}")
         if error is not None:
             self._print_outputs()
             print(f"FAILED: {error}", flush=True)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        end_processes_that_name(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
         if isinstance(error, Failure):
             sys.exit(1)
@@ -278,30 +287,20 @@ class Testbed:
         """Returns the ports that rdma_cm ids of the node's programs have bound."""
         return [port for program in self.status(node) for port in program.get("ports", [])]
 
+    def processes(self):
+        """Returns the ids of all processes of this testbed, agents and daemons included."""
+        return processes_that_name(self.folder)
+
     def agents(self):
         """Returns the process ids of the agents that this testbed's programs have started."""
-        wanted = b"XDG_RUNTIME_DIR=" + self.folder.encode()
-        found = []
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            try:
-                with open(f"/proc/{entry}/comm", encoding="ascii", errors="replace") as comm:
-                    if comm.read().strip() != "verbatimd":
-                        continue
-                with open(f"/proc/{entry}/environ", "rb") as environ:
-                    if wanted in environ.read().split(b"\0"):
-                        found.append(int(entry))
-            except OSError:
-                pass  # It has ended meanwhile.
-        return found
+        return [pid for pid in self.processes() if name_of(pid) == "verbatimd"]
 
-    def _agents_left_after_grace(self):
+    def _left_after_grace(self):
         try:
-            wait_until(lambda: not self.agents(), self.AGENT_GRACE_SECONDS, "agents to leave")
+            wait_until(lambda: not self.processes(), self.GRACE_SECONDS, "all processes to end")
         except Failure:
             pass
-        return self.agents()
+        return self.processes()
 
     def _print_outputs(self):
         for program in self.programs:

@@ -43,7 +43,10 @@ void Server::pause_accepting() {
   resume_at_ = monotonic_now() + kPause;
 }
 
+/// Who has come meanwhile is still to be taken: an agent without connections leaves no sooner than
+/// as if they had just come.
 void Server::resume_accepting() {
+  idle_since_ = monotonic_now();
   resume_at_ = watch(listening_.get()) ? kNever : monotonic_now() + kPause;
 }
 

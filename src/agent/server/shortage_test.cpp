@@ -129,30 +129,67 @@ TEST_F(Shortage, MembersRejoinTheNextAgent) {
   }
 }
 
-/// Connections for which the next agent has only a spare descriptor have a second for their
-/// request; it has two seconds for members to rejoin.
-TEST_F(Shortage, ThoseWhoHaveAskedAreAnsweredThoughTheAgentIsLate) {
-  end_agent(node_description("a")->agent_pid, SIGKILL);
-  TestProgram next([](const TestProgram::Tell& tell) {
-    const rlimit limit{kDescriptors, kDescriptors};
-    setrlimit(RLIMIT_NOFILE, &limit);
-    const auto client = AgentClient::join(options("a", "127.78.6.1"), SharedFiles{});
-    tell(client ? "joined" : client.error().text);
-  });
-  const std::string socket = service::RuntimeFolder::open()->socket("a");
-  std::vector<UniqueFd> asking;
-  while (asking.size() < kDescriptors / 2) {
-    auto connection = service::connect_to(socket);
-    if (!connection) continue;  // There is no next agent yet.
-    ASSERT_TRUE(send(connection->get(), DescriptionRequest{}));
-    asking.push_back(std::move(*connection));
+/// Requests to the next agent while it waits for members of the one before, which do not rejoin.
+class ShortageOfTheNext : public Shortage {
+ protected:
+  void SetUp() override {
+    Shortage::SetUp();
+    end_agent(node_description("a")->agent_pid, SIGKILL);
+    next_.emplace([](const TestProgram::Tell& tell) {
+      const rlimit limit{kDescriptors, kDescriptors};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      const auto client = AgentClient::join(options("a", "127.78.6.1"), SharedFiles{});
+      tell(client ? "joined" : client.error().text);
+    });
+    const std::string socket = service::RuntimeFolder::open()->socket("a");
+    while (asking_.size() < kDescriptors / 2) {
+      auto connection = service::connect_to(socket);
+      if (!connection) continue;  // There is no next agent yet.
+      ASSERT_TRUE(send(connection->get(), DescriptionRequest{}));
+      asking_.push_back(std::move(*connection));
+    }
   }
-  for (UniqueFd& connection : asking) {
-    const auto answer = await_answer(connection.get());
+  void TearDown() override {
+    next_.reset();
+    Shortage::TearDown();
+    asking_.clear();
+  }
+  /// And closes the connection, unless it is the last one: that keeps the agent, which would else
+  /// leave half a second later, and leave what the first agent, which was killed, has left.
+  void expect_answer(std::size_t number) {
+    const auto answer = await_answer(asking_[number].get());
     ASSERT_FALSE(answer);
     EXPECT_EQ(answer.error().code, ETIMEDOUT) << answer.error().text;
-    connection.reset();
+    if (number + 1 != asking_.size()) asking_[number].reset();
   }
+  /// For longer than it stays without a connection.
+  static void stop_agent_for_a_while(const UniqueFd& connection) {
+    ucred agent{};
+    socklen_t length = sizeof agent;
+    ASSERT_EQ(getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &agent, &length), 0);
+    ASSERT_EQ(kill(agent.pid, SIGSTOP), 0);
+    usleep(700'000);
+    ASSERT_EQ(kill(agent.pid, SIGCONT), 0);
+  }
+  std::optional<TestProgram> next_;
+  std::vector<UniqueFd> asking_;
+};
+
+/// Connections for which it has only a spare descriptor have a second for their request; it has two
+/// seconds for members to rejoin.
+TEST_F(ShortageOfTheNext, ThoseWhoHaveAskedAreAnsweredThoughTheAgentIsLate) {
+  for (std::size_t number = 0; number < asking_.size(); ++number) expect_answer(number);
+}
+
+/// It has no descriptor for the last ones until the others have closed.
+TEST_F(ShortageOfTheNext, ItDoesNotLeaveThoseWhomItHasNotTakenYet) {
+  std::size_t answered = 0;
+  do {
+    expect_answer(answered++);
+  } while (answered < asking_.size() && readable(asking_[answered].get(), 20));
+  if (answered == asking_.size()) return;
+  stop_agent_for_a_while(asking_[answered]);
+  for (; answered < asking_.size(); ++answered) expect_answer(answered);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "fabric/data/image/gate.h"
 #include "fabric/data/walk/routes.h"
 
 namespace verbatim::fabric {
@@ -156,8 +155,9 @@ bool Ends::is_drained(std::uint32_t end) const {
   for (std::uint32_t i = 0; i < kSlotsOfAnEnd; ++i) {
     if (image_.slot(image_.first_slot_of(end) + i).where.load() != 0) return false;
   }
+  // No mover has the link, and none has left packets over.
   const LinkRecord& link = image_.link(image_.to_end(end));
-  return Gate(link.gate.load()).owner() == 0 && link.waiting == 0;
+  return link.gate.load() == 0 && link.waiting == 0;
 }
 
 void Ends::begin_draining(std::uint32_t end) const {

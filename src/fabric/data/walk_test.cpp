@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric/data/fabric_for_test.h"
+#include "fabric/data/image/gate.h"
 
 namespace verbatim::fabric {
 namespace {
@@ -271,6 +272,21 @@ TEST(FabricWalk, ADeadSendersPacketsTravelOnAndItsPoolIsFreeWhenTheyHaveArrived)
   const PortPlace place{host.topology_node, host.topology_port};
   EXPECT_FALSE(fabric.shared->ends().take(place).has_value());
   EXPECT_EQ(fabric.receive(1).size(), 1);
+  EXPECT_TRUE(fabric.shared->ends().take(place).has_value());
+}
+
+TEST(FabricWalk, AnEndWithPacketsThatWereLeftOverIsNotTaken) {
+  ImageOptions options;
+  options.ends_max = 3;
+  TestFabric fabric(row_of_switches(1, 2), options);
+  const LinkIndex link = fabric.image().to_end(fabric.ends[1]->index());
+  fabric.shared->bury_end(*fabric.mover, fabric.ends[1]->index());
+  // As a walk leaves it that has moved many packets for others.
+  fabric.image().link(link).gate = Gate(0).with_news().word();
+  const NodeRecord& host = fabric.image().node(fabric.hosts[1]);
+  const PortPlace place{host.topology_node, host.topology_port};
+  EXPECT_FALSE(fabric.shared->ends().take(place).has_value());
+  fabric.walker().start(link);
   EXPECT_TRUE(fabric.shared->ends().take(place).has_value());
 }
 

@@ -21,6 +21,7 @@ void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
     return;
   }
   link.due_at.store(at, std::memory_order_seq_cst);
+  Policy::at(CrashPoint::timer_noted);
   if (before == 0) {
     image_.timed_links(index / 64).fetch_or(1ULL << index % 64, std::memory_order_seq_cst);
   }
@@ -32,13 +33,16 @@ void Walker<Policy>::set_timer(LinkIndex index, LinkRecord& link, TimeNs at) {
   }
 }
 
+/// The time last: if this dies in between, it says after the death that the bit is to be looked at.
 template <typename Policy>
 [[gnu::noinline]] void Walker<Policy>::clear_timer(LinkRecord& link) {
   if (link.due_at.load(std::memory_order_relaxed) == 0) return;
-  link.due_at.store(0, std::memory_order_relaxed);
-  if constexpr (Policy::kIsVirtual) return;
-  const LinkIndex index = image_.index_of(link);
-  image_.timed_links(index / 64).fetch_and(~(1ULL << index % 64), std::memory_order_relaxed);
+  if constexpr (!Policy::kIsVirtual) {
+    const LinkIndex index = image_.index_of(link);
+    image_.timed_links(index / 64).fetch_and(~(1ULL << index % 64), std::memory_order_relaxed);
+    Policy::at(CrashPoint::timer_ended);
+  }
+  link.due_at.store(0, std::memory_order_release);
 }
 
 /// Not later than `at`.

@@ -38,6 +38,8 @@ enum class CrashPoint : std::uint8_t {
   waiter_told,
   sleeper_found,
   gate_left,
+  timer_noted,
+  timer_ended,
   timers_taken,
   frozen,
   copies_given_up,
