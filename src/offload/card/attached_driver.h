@@ -122,7 +122,9 @@ bool AttachedDriver::deliver(std::uint16_t port, std::uint32_t hash, std::uint32
   if (to.receive_queues == 0) return false;
   RingEnd& ring =
       to.receive[to.has_spread ? to.spread[hash % VNIC_SPREAD] : hash % to.receive_queues];
-  return ring.deliver(memory_, mark, faults_, write);
+  const bool is_delivered = ring.deliver(memory_, mark, faults_, write);
+  ring.publish();
+  return is_delivered;
 }
 
 template <typename Send>
@@ -131,6 +133,7 @@ std::size_t AttachedDriver::take_frames(std::uint16_t port, Send send) {
   Port& from = ports_[port];
   for (RingEnd& ring : std::span(from.send).first(from.send_queues)) {
     all += ring.take(memory_, faults_, kBurst, send);
+    ring.publish();
   }
   return all;
 }
