@@ -39,7 +39,8 @@ class AttachedDriver {
   }
   PacketMemory& memory() { return memory_; }
 
-  /// Calls `execute` for each command, at most kBurst; its result is what the driver finds.
+  /// Calls `execute` for each command that waits, so that each rule is there before the frames that
+  /// come later; its result is what the driver finds.
   template <typename Execute>
   std::size_t take_commands(Execute execute);
 
@@ -100,8 +101,7 @@ std::size_t AttachedDriver::take_commands(Execute execute) {
     ++faults_;
     return 0;
   }
-  const std::size_t taken = std::min<std::size_t>(waiting, kBurst);
-  for (std::size_t i = 0; i < taken; ++i) {
+  for (std::size_t i = 0; i < waiting; ++i) {
     vnic_command& shared = region_->commands[commands_done_ % VNIC_COMMANDS];
     const vnic_command& command = copy_of(shared);
     const int result = execute(command);
@@ -112,7 +112,7 @@ std::size_t AttachedDriver::take_commands(Execute execute) {
     shared.result = result;
     release(region_->command_done, ++commands_done_);
   }
-  return taken;
+  return waiting;
 }
 
 template <typename Write>

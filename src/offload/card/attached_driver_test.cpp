@@ -79,6 +79,11 @@ TEST_F(AttachedDriverTest, BuffersThatTheDriverTookBackAreNotUsed) {
   EXPECT_TRUE(deliver(0, "three"));
 }
 
+TEST_F(AttachedDriverTest, AllCommandsAreTakenBeforeTheNextFrame) {
+  release(region_->command_posted, VNIC_COMMANDS);
+  EXPECT_EQ(card_->take_commands([](const vnic_command&) { return 0; }), VNIC_COMMANDS);
+}
+
 TEST_F(AttachedDriverTest, FramesGoBothWays) {
   write_memory(100, "hello");
   post(region_->ports[1].send[0], kAddress + 100, 5);
