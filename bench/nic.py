@@ -212,7 +212,7 @@ def million_rules(build, options):
 
 
 def frames(build, options):
-    """Of 4,200 bytes, from ring to ring, by a rule for all."""
+    """RoCE v2 packets of 4,200 bytes, from ring to ring, by a rule for all."""
     script = f"""export XDG_RUNTIME_DIR=$(mktemp -d)
 {build}/bin/verbatim nic up --vfs 2 --rings vf0,vf1 --socket $XDG_RUNTIME_DIR/card.sock >/dev/null
 coproc {build}/bin/offload_cable $XDG_RUNTIME_DIR/card.sock 1 2
@@ -222,8 +222,8 @@ for i in $(seq {options.rounds}); do
 done
 {build}/bin/verbatim nic down"""
     told = subprocess.run(["unshare", "-Urnm", "bash", "-c", script], text=True, check=True, stdout=subprocess.PIPE).stdout
-    return [plain("frames of 4,200 bytes, ring to ring, GB/s", [float(gigabytes) for gigabytes in re.findall(r"([\d.]+) GB/s", told)],
-                  20, True)]
+    return [plain("RoCE v2 packets of 4,200 bytes, ring to ring, GB/s",
+                  [float(gigabytes) for gigabytes in re.findall(r"([\d.]+) GB/s", told)], 20, True)]
 
 
 def memory(build):

@@ -117,7 +117,7 @@ _verbatim() {
     "nic show" | "nic flows") _verbatim_reply "--json --name $common" "$current" ;;
     "nic stats") _verbatim_reply "--json --watch --name $common" "$current" ;;
     "nic down") _verbatim_reply "--name $common" "$current" ;;
-    "nic ovs") _verbatim_reply "up down shell host -- --vfs --rings --mode $common" "$current" ;;
+    "nic ovs") _verbatim_reply "up show down shell host -- --vfs --rings --mode $common" "$current" ;;
     capture) _verbatim_reply "-- -w --write --for --fabric --host $node_options $common" "$current" ;;
     fault) _verbatim_reply "$(_verbatim_nodes) off show loss=1% delay=1ms $common" "$current" ;;
     doctor) _verbatim_reply "-- --json --fabric --host $node_options $common" "$current" ;;

@@ -249,4 +249,4 @@ complete -c verbatim -n '__verbatim_is_in_group nic up' -r -l socket -d 'Where a
 complete -c verbatim -n '__verbatim_is_in_group nic up' -r -l device -d 'Of the kernel\'s driver'
 complete -c verbatim -n '__verbatim_is_in_group nic show flows stats' -l json -d 'Print everything as JSON'
 complete -c verbatim -n '__verbatim_is_in_group nic stats' -l watch -d 'Once a second'
-complete -c verbatim -n '__verbatim_is_in_group nic ovs' -a 'up down shell host' -d 'What to do'
+complete -c verbatim -n '__verbatim_is_in_group nic ovs' -a 'up show down shell host' -d 'What to do'

@@ -8,6 +8,7 @@
  * actions when one comes that sees the frame. */
 #define HEADER_BYTES 40
 struct edits {
+  const struct ip_tunnel_info* tunnel; /* What tunnel_key has set. */
   u8 value[FLOW_ACT_MANGLE_HDR_TYPE_UDP + 1][HEADER_BYTES];
   u8 changed[FLOW_ACT_MANGLE_HDR_TYPE_UDP + 1][HEADER_BYTES]; /* Bits. */
 };
@@ -143,11 +144,16 @@ static int police(const struct flow_cls_offload* flow, struct nic_card* card,
 }
 
 static int translate(const struct nic_source* source, const struct flow_cls_offload* flow,
-                     u16 group, const struct flow_action_entry* entry, struct vnic_rule* rule) {
+                     u16 group, const struct flow_action_entry* entry, struct edits* edits,
+                     struct nic_rule* of) {
   struct nic_card* card = source->port->card;
+  struct vnic_rule* rule = &of->command.rule;
 
   switch (entry->id) {
     case FLOW_ACTION_CSUM: /* The card corrects checksums by itself. */
+      return 0;
+    case FLOW_ACTION_TUNNEL_ENCAP:
+      edits->tunnel = entry->tunnel;
       return 0;
     case FLOW_ACTION_TUNNEL_DECAP: /* On a tunnel's interface, where the tunnel ends anyway. */
       return source->tunnel ? 0 : refuse(flow);
@@ -160,6 +166,9 @@ static int translate(const struct nic_source* source, const struct flow_cls_offl
       return add_value(flow, rule, VNIC_ACTION_JUMP, group);
     case FLOW_ACTION_REDIRECT:
     case FLOW_ACTION_MIRRED:
+      if (edits->tunnel && nic_encap_is_tunnel(entry->dev)) {
+        return nic_encap_add(card, flow, entry, edits->tunnel, of);
+      }
       return output(flow, card, entry->dev, rule);
     case FLOW_ACTION_VLAN_PUSH:
       return set_tag(flow, entry, true, rule);
@@ -190,7 +199,8 @@ static int take_tunnel_away(const struct flow_cls_offload* flow, struct vnic_rul
 }
 
 int nic_translate_actions(const struct nic_source* source, const struct flow_cls_offload* flow,
-                          u16 group, struct vnic_rule* rule) {
+                          u16 group, struct nic_rule* of) {
+  struct vnic_rule* rule = &of->command.rule;
   const struct flow_action* actions = &flow->rule->action;
   const struct flow_action_entry* entry;
   struct edits edits = {};
@@ -203,7 +213,7 @@ int nic_translate_actions(const struct nic_source* source, const struct flow_cls
       error = gather(flow, entry, &edits);
     } else {
       error = put_edits(flow, &edits, rule);
-      if (!error) error = translate(source, flow, group, entry, rule);
+      if (!error) error = translate(source, flow, group, entry, &edits, of);
     }
     if (error) return error;
   }

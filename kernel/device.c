@@ -6,6 +6,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
+#include <net/netevent.h>
 
 #include "nic.h"
 
@@ -199,6 +200,22 @@ static void catch_up(struct work_struct* work) {
   if (!is_done) mod_delayed_work(system_wq, &card->catch_up, HZ / 10);
 }
 
+static void look_for_ways(struct work_struct* work) {
+  struct nic_card* card = container_of(work, struct nic_card, look_for_ways);
+
+  mutex_lock(&card->lock);
+  if (!nic_rules_replay(card)) mod_delayed_work(system_wq, &card->catch_up, HZ / 10);
+  mutex_unlock(&card->lock);
+}
+
+/* Of any interface, in any context: which rules are concerned is seen later. */
+static int on_neighbour(struct notifier_block* block, unsigned long event, void* what) {
+  struct nic_card* card = container_of(block, struct nic_card, neighbours);
+
+  if (READ_ONCE(card->encaps) != 0) schedule_work(&card->look_for_ways);
+  return NOTIFY_DONE;
+}
+
 static struct nic_card* card_create(void) {
   struct platform_device* parent = platform_device_register_simple("verbatim-nic", 0, NULL, 0);
   struct devlink* devlink;
@@ -226,6 +243,9 @@ static struct nic_card* card_create(void) {
   INIT_LIST_HEAD(&card->dying);
   ida_init(&card->ids);
   INIT_DELAYED_WORK(&card->catch_up, catch_up);
+  INIT_WORK(&card->look_for_ways, look_for_ways);
+  card->neighbours.notifier_call = on_neighbour;
+  register_netevent_notifier(&card->neighbours);
   devlink_register(devlink);
   return card;
 }
@@ -234,6 +254,8 @@ static void card_destroy(struct nic_card* card) {
   struct platform_device* parent = card->device;
 
   devlink_unregister(card->devlink);
+  unregister_netevent_notifier(&card->neighbours);
+  cancel_work_sync(&card->look_for_ways);
   cancel_delayed_work_sync(
       &card->catch_up); /* It looks at the ports. Without a card, it stays so. */
   if (card->region) nic_tunnels_end(card);

@@ -53,6 +53,8 @@ struct nic_rule {
   struct vnic_counter told;   /* What tc has been told. */
   struct vnic_counter before; /* What earlier cards have counted. */
   u64 last_used;
+  bool is_stale;           /* The card has another tunnel's header. */
+  struct nic_encap* encap; /* The tunnel into which it puts frames, if it does. */
   struct vnic_command command;
 };
 
@@ -88,6 +90,9 @@ struct nic_card {
   struct nic_chain chains[NIC_GROUPS]; /* By the card's group. */
   struct nic_meter* meters;            /* By the card's number. */
   struct delayed_work catch_up;
+  struct notifier_block neighbours;
+  struct work_struct look_for_ways; /* They may have changed. */
+  u32 encaps;                       /* Rules that have one. */
   struct nic_port* ports[VNIC_PORTS_MAX];
 };
 
@@ -118,13 +123,21 @@ int nic_translate_match(const struct nic_source* source, const struct flow_cls_o
                         struct vnic_rule* rule, bool* is_elsewhere);
 /* `group`: the card's for the chain to which the rule goes, if it does. */
 int nic_translate_actions(const struct nic_source* source, const struct flow_cls_offload* flow,
-                          u16 group, struct vnic_rule* rule);
+                          u16 group, struct nic_rule* rule);
 
 /* tunnels.c */
 int nic_translate_tunnel(const struct nic_source* source, const struct flow_cls_offload* flow,
                          struct vnic_rule* rule);
 int nic_tunnels_begin(struct nic_card* card); /* It has ports. */
 void nic_tunnels_end(struct nic_card* card);
+
+/* encap.c; the lock is held. */
+bool nic_encap_is_tunnel(const struct net_device* netdev);
+bool nic_encap_is_known(const struct nic_encap* encap);
+int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule);
+int nic_encap_add(struct nic_card* card, const struct flow_cls_offload* flow,
+                  const struct flow_action_entry* output, const struct ip_tunnel_info* info,
+                  struct nic_rule* rule);
 
 /* meters.c; the lock is held. Both count the users of a policer. */
 int nic_meter_get(struct nic_card* card, const struct flow_cls_offload* flow,

@@ -47,6 +47,8 @@ static void free_rule(struct nic_card* card, struct nic_rule* rule) {
     if (rule->groups[i] != 0) --card->chains[rule->groups[i]].users;
   }
   nic_meters_put(card, &rule->command.rule);
+  if (rule->encap) WRITE_ONCE(card->encaps, card->encaps - 1);
+  kfree(rule->encap);
   if (rule->command.rule.id != NO_ID) ida_free(&card->ids, rule->command.rule.id);
   kfree(rule);
 }
@@ -55,13 +57,29 @@ static const struct vnic_counter* counter_of(struct nic_card* card, const struct
   return &vnic_counters(card->region)[rule->command.rule.id];
 }
 
+/* Frames for a tunnel whose other end is not known are software's. */
+static int post(struct nic_card* card, struct nic_rule* rule) {
+  struct vnic_rule* of_card = &rule->command.rule;
+  const struct vnic_action first = of_card->actions[0];
+  const u16 count = of_card->action_count;
+  int error;
+
+  if (!rule->encap || nic_encap_is_known(rule->encap)) return nic_command(card, &rule->command);
+  of_card->actions[0] = (struct vnic_action){.kind = VNIC_ACTION_MARK};
+  of_card->action_count = 1;
+  error = nic_command(card, &rule->command);
+  of_card->actions[0] = first;
+  of_card->action_count = count;
+  return error;
+}
+
 static int insert(struct nic_card* card, struct nic_rule* rule) {
   int error;
 
   /* It goes on from what the id's last rule has counted. */
   if (!rule->is_posted) rule->told = *counter_of(card, rule);
   rule->command.operation = VNIC_INSERT;
-  error = nic_command(card, &rule->command);
+  error = post(card, rule);
   if (error == -EEXIST) error = 0; /* An earlier command that was not answered in time. */
   rule->is_inserted = !error;
   rule->is_posted |= error == -ETIMEDOUT;
@@ -125,7 +143,7 @@ static int add(const struct nic_source* source, const struct flow_cls_offload* f
   struct nic_card* card = source->port->card;
   int error = take_places(card, flow, rule);
 
-  if (!error) error = nic_translate_actions(source, flow, rule->groups[1], &rule->command.rule);
+  if (!error) error = nic_translate_actions(source, flow, rule->groups[1], rule);
   if (!error && !rule->is_elsewhere) error = insert(card, rule);
   if (!error) {
     hash_add(card->rules, &rule->node, place_of(rule->cookie, rule->netdev));
@@ -228,18 +246,32 @@ int nic_setup_tc(struct net_device* netdev, enum tc_setup_type type, void* data)
   return flow_block_cb_setup_simple(data, &block_callbacks, on_block, port, port, true);
 }
 
+static void lose(struct nic_card* card, struct nic_rule* rule) {
+  const struct vnic_counter* counter = counter_of(card, rule);
+
+  if (!rule->is_inserted && !rule->is_posted) return;
+  rule->before.packets += counter->packets - rule->told.packets;
+  rule->before.bytes += counter->bytes - rule->told.bytes;
+  rule->is_inserted = rule->is_posted = false;
+}
+
 void nic_rules_lose(struct nic_card* card) {
   struct nic_rule* rule;
   int bucket;
 
-  hash_for_each(card->rules, bucket, rule, node) {
-    const struct vnic_counter* counter = counter_of(card, rule);
+  hash_for_each(card->rules, bucket, rule, node) lose(card, rule);
+}
 
-    if (!rule->is_inserted && !rule->is_posted) continue;
-    rule->before.packets += counter->packets - rule->told.packets;
-    rule->before.bytes += counter->bytes - rule->told.bytes;
-    rule->is_inserted = rule->is_posted = false;
-  }
+/* A tunnel's way may be another one now: then the rule is told again. Returns false if the card
+ * does not answer. */
+static bool refresh(struct nic_card* card, struct nic_rule* rule) {
+  if (!rule->encap) return true;
+  rule->is_stale |= nic_encap_resolve(card, rule) == 1;
+  if (!rule->is_stale) return true;
+  if ((rule->is_inserted || rule->is_posted) && !erase(card, rule)) return false;
+  lose(card, rule);
+  rule->is_stale = false;
+  return true;
 }
 
 bool nic_rules_replay(struct nic_card* card) {
@@ -255,6 +287,7 @@ bool nic_rules_replay(struct nic_card* card) {
   hash_for_each(card->rules, bucket, rule, node) {
     int error;
 
+    if (!refresh(card, rule)) return false;
     if (rule->is_inserted || rule->is_elsewhere || !READ_ONCE(card->is_attached)) continue;
     error = insert(card, rule);
     if (nic_is_silent(error)) return false;

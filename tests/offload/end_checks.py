@@ -53,6 +53,7 @@ def next_vswitchd_connects(setup):
     card = setup.card()["process"]
     os.kill(setup.process(), signal.SIGKILL)
     until(lambda: setup.card()["rules"] == 0, "its rules stay")
+    expect("has ended" in (told := setup.command("show").stdout), told)
     setup.switch("env", libraries, "bash", "-c", 'exec -a ovs-vswitchd "$0" "$@"',
                  "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", *words)
     until(lambda: setup.lost(0, "10.9.0.2", 3, 0.1) == 0, "no traffic by the next one")

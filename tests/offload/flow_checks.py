@@ -43,6 +43,13 @@ def software_sees_almost_nothing(setup):
     setup.expect_offload()
 
 
+def show_tells_what_runs(setup):
+    setup.warm_up()
+    told = setup.command("show").stdout
+    expect(re.search(rf"process {setup.process()}; of \d+ flows [1-9]\d* are offloaded, \d+ wait", told), told)
+    expect(f"bridge br0: {' '.join(sorted(setup.ports))}\n" in told and "card 'ovs': " in told, told)
+
+
 def flows_outlive_a_stop(setup):
     for number in range(2):  # What is asked meanwhile goes to software.
         setup.machine(number, "ping", "-c", "3", "-i", "0.3", "-q", "10.9.0.100")
@@ -54,6 +61,8 @@ def flows_outlive_a_stop(setup):
     try:
         expect(setup.lost(0, "10.9.0.100", 20, 0.1) == 0, "offloaded traffic stopped with ovs-vswitchd")
         expect(setup.lost(1, "10.9.0.100", 5, 0.1) == 100, "a flow that nobody has decided was forwarded")
+        told = setup.command("show").stdout
+        expect(f"process {setup.process()}, stopped" in told and "card 'ovs': " in told, told)
     finally:
         os.kill(setup.process(), signal.SIGCONT)
     until(lambda: setup.lost(1, "10.9.0.100", 3, 0.1) == 0, "new flows do not recover")

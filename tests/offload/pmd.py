@@ -86,7 +86,8 @@ class TestPmd:
 
     def __init__(self, build, folder, *words):
         self.process = subprocess.Popen(
-            ["stdbuf", "-o0", "dpdk-testpmd", "-l", "0,1", *eal(build, folder, 128), "--", "-i", "--total-num-mbufs=8192",
+            ["stdbuf", "-o0", "dpdk-testpmd", "-l", "0,1", *eal(build, folder, 128), "--", "-i",
+             "--mask-event=all", "--total-num-mbufs=8192",
              *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._read()
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from flow_checks import (counters_are_exact, flows_outlive_a_stop, idle_flows_end, ports_are_offloaded,
-                         rdma_nodes_use_functions, software_sees_almost_nothing)
+                         rdma_nodes_use_functions, show_tells_what_runs, software_sees_almost_nothing)
 from port_checks import mac_and_link_are_the_switchs
 from setup import SetUp, expect, run, skip_without
 
@@ -29,7 +29,7 @@ def host_has_functions_only(setup):
     expect((owner == os.getuid()) == (os.getuid() != 0), f"the host's user is {owner}")
 
 
-SAME = [ports_are_offloaded, counters_are_exact, software_sees_almost_nothing, flows_outlive_a_stop,
+SAME = [ports_are_offloaded, counters_are_exact, software_sees_almost_nothing, show_tells_what_runs, flows_outlive_a_stop,
         rdma_nodes_use_functions, idle_flows_end, mac_and_link_are_the_switchs]
 OF_A_DPU = [host_has_functions_only]
 

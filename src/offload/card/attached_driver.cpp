@@ -59,8 +59,8 @@ void AttachedDriver::start(std::uint16_t port) {
     started.spread[i] =
         static_cast<std::uint8_t>(relaxed(shared.spread[i]) % started.receive_queues);
   }
-  for (RingEnd& ring : started.receive) ring.is_broken = false;
-  for (RingEnd& ring : started.send) ring.is_broken = false;
+  for (RingEnd& ring : started.receive) ring.begin();
+  for (RingEnd& ring : started.send) ring.begin();
 }
 
 void AttachedDriver::stop(std::uint16_t port) {

@@ -39,7 +39,8 @@ class AttachedDriver {
   }
   PacketMemory& memory() { return memory_; }
 
-  /// Calls `execute` for each command, at most kBurst; its result is what the driver finds.
+  /// Calls `execute` for each command that waits, so that each rule is there before the frames that
+  /// come later; its result is what the driver finds.
   template <typename Execute>
   std::size_t take_commands(Execute execute);
 
@@ -100,8 +101,7 @@ std::size_t AttachedDriver::take_commands(Execute execute) {
     ++faults_;
     return 0;
   }
-  const std::size_t taken = std::min<std::size_t>(waiting, kBurst);
-  for (std::size_t i = 0; i < taken; ++i) {
+  for (std::size_t i = 0; i < waiting; ++i) {
     vnic_command& shared = region_->commands[commands_done_ % VNIC_COMMANDS];
     const vnic_command& command = copy_of(shared);
     const int result = execute(command);
@@ -112,7 +112,7 @@ std::size_t AttachedDriver::take_commands(Execute execute) {
     shared.result = result;
     release(region_->command_done, ++commands_done_);
   }
-  return taken;
+  return waiting;
 }
 
 template <typename Write>
@@ -122,7 +122,9 @@ bool AttachedDriver::deliver(std::uint16_t port, std::uint32_t hash, std::uint32
   if (to.receive_queues == 0) return false;
   RingEnd& ring =
       to.receive[to.has_spread ? to.spread[hash % VNIC_SPREAD] : hash % to.receive_queues];
-  return ring.deliver(memory_, mark, faults_, write);
+  const bool is_delivered = ring.deliver(memory_, mark, faults_, write);
+  ring.publish();
+  return is_delivered;
 }
 
 template <typename Send>
@@ -131,6 +133,7 @@ std::size_t AttachedDriver::take_frames(std::uint16_t port, Send send) {
   Port& from = ports_[port];
   for (RingEnd& ring : std::span(from.send).first(from.send_queues)) {
     all += ring.take(memory_, faults_, kBurst, send);
+    ring.publish();
   }
   return all;
 }

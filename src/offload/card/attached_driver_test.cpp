@@ -67,6 +67,23 @@ class AttachedDriverTest : public testing::Test {
   UniqueFd memory_;
 };
 
+TEST_F(AttachedDriverTest, BuffersThatTheDriverTookBackAreNotUsed) {
+  vnic_ring& ring = region_->ports[0].receive[0];
+  for (int i = 0; i < 3; ++i) post(ring, kAddress + 4096, 2048);
+  EXPECT_TRUE(deliver(0, "one"));
+  card_->stop(0);
+  release(ring.posted, acquire(ring.done));
+  card_->start(0);
+  EXPECT_FALSE(deliver(0, "two"));
+  post(ring, kAddress + 4096, 2048);
+  EXPECT_TRUE(deliver(0, "three"));
+}
+
+TEST_F(AttachedDriverTest, AllCommandsAreTakenBeforeTheNextFrame) {
+  release(region_->command_posted, VNIC_COMMANDS);
+  EXPECT_EQ(card_->take_commands([](const vnic_command&) { return 0; }), VNIC_COMMANDS);
+}
+
 TEST_F(AttachedDriverTest, FramesGoBothWays) {
   write_memory(100, "hello");
   post(region_->ports[1].send[0], kAddress + 100, 5);

@@ -284,7 +284,7 @@ std::size_t Card::work() {
     taken += driver_->take_frames(p, [&](ByteSpan frame) {
       ++counters.sent_packets;
       counters.sent_bytes += frame.size();
-      output(p, frame, {});
+      output(p, frame, {}, {});
     });
   }
   wake_members();

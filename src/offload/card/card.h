@@ -24,6 +24,7 @@
 
 namespace verbatim::offload {
 
+struct ArrivedFrame;
 struct Burst;
 
 struct CardOptions {
@@ -59,6 +60,7 @@ class Card final : private service::Source {
     vnic_port_counters counters{};
     Tap* tap() { return std::get_if<Tap>(&end); }
     RingFunction* rings() { return std::get_if<RingFunction>(&end); }
+    std::size_t read(MutableByteSpan room, ArrivedFrame& frame);
     template <typename Do>
     auto visit(Do what) {
       return std::visit(what, end);
@@ -100,6 +102,7 @@ class Card final : private service::Source {
   void say_link(const RingFunction& function);
   void say_asleep_to_members(bool asleep);
   bool members_have_work();
+  void publish_to_members();
   void wake_members();
   void expel_cutters();
 
@@ -109,14 +112,12 @@ class Card final : private service::Source {
   int set_link(std::uint16_t port, bool is_up);
   std::uint16_t port_count() const { return static_cast<std::uint16_t>(ports_.size()); }
   std::size_t serve_port(std::uint16_t port);
-  void handle(const Arrival& arrival, const Verdict& verdict, MutableByteSpan frame,
-              const FrameNote& note);
+  void handle(const Arrival& arrival, const Verdict& verdict, ArrivedFrame& frame);
   bool has_to_be_cut(const Arrival& arrival, const Verdict& verdict);
   template <typename Ask>
   bool ask_meter(std::uint32_t id, Ask ask);
-  void carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note,
-                 bool has_met_meter);
-  void output(std::uint16_t port, ByteSpan frame, const FrameNote& note);
+  void carry_out(const Verdict& verdict, ArrivedFrame& frame, bool has_met_meter);
+  void output(std::uint16_t port, ByteSpan head, ByteSpan rest, const FrameNote& note);
   void to_driver(std::uint16_t port, const Verdict& verdict, ByteSpan frame, const FrameNote& note);
 
   service::Loop& loop_;

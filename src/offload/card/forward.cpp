@@ -7,24 +7,31 @@
 
 namespace verbatim::offload {
 
+/// Returns the size of the next frame; 0: there is none.
+std::size_t Card::Port::read(MutableByteSpan room, ArrivedFrame& frame) {
+  frame = {};
+  const std::size_t size =
+      tap() != nullptr ? tap()->read(room, frame.note) : rings()->read(room, frame.rest);
+  frame.bytes = room.first(size);
+  return size;
+}
+
 std::size_t Card::serve_port(std::uint16_t p) {
   Port& port = ports_[p];
   std::size_t count = 0;
   // Large frames: what was read is written again while it is in the processor's cache.
   for (std::size_t bytes = 0; count < Switch::kBatch && bytes < kBytesInABurst; ++count) {
-    FrameNote& note = burst_->notes[count];
-    const std::size_t size =
-        port.visit([&](auto& end) { return end.read(burst_->room(count), note); });
+    ArrivedFrame& frame = burst_->frames[count];
+    const std::size_t size = port.read(burst_->room(count), frame);
     if (size == 0) {
       port.is_ready = false;
       break;
     }
     bytes += size;
-    const ByteSpan frame = burst_->room(count).first(size);
     Arrival& arrival = burst_->arrivals[count];
-    arrival = {.frame = frame, .port = p, .packets = 1, .bytes = size};
-    if (note.kind != LargeKind::kNone) {
-      if (const auto segments = Segments::of(frame, note)) {
+    arrival = {.frame = frame.bytes, .port = p, .packets = 1, .bytes = size};
+    if (frame.note.kind != LargeKind::kNone) {
+      if (const auto segments = Segments::of(frame.bytes, frame.note)) {
         arrival.packets = segments->count();
         arrival.bytes = segments->bytes();
       }
@@ -45,23 +52,27 @@ std::size_t Card::serve_port(std::uint16_t p) {
       port.counters.offloaded_packets += arrival.packets;
       port.counters.offloaded_bytes += arrival.bytes;
     }
-    handle(arrival, verdict, burst_->room(i).first(arrival.frame.size()), burst_->notes[i]);
+    handle(arrival, verdict, burst_->frames[i]);
   }
+  if (count != 0) publish_to_members();
   return count;
 }
 
-void Card::handle(const Arrival& arrival, const Verdict& verdict, MutableByteSpan frame,
-                  const FrameNote& note) {
-  if (verdict.rule == kNoRule) return to_driver(arrival.port, verdict, frame, note);
-  const bool is_metered = verdict.actions.front().kind == ActionKind::kMeter;
-  if (note.is_plain() || !has_to_be_cut(arrival, verdict)) {
-    return carry_out(verdict, frame, note, is_metered && !note.is_plain());
+void Card::handle(const Arrival& arrival, const Verdict& verdict, ArrivedFrame& frame) {
+  if (verdict.rule == kNoRule) {
+    frame.complete();
+    return to_driver(arrival.port, verdict, frame.bytes, frame.note);
   }
-  auto segments = Segments::of(frame, note);
+  const bool is_metered = verdict.actions.front().kind == ActionKind::kMeter;
+  if (frame.note.is_plain() || !has_to_be_cut(arrival, verdict)) {
+    return carry_out(verdict, frame, is_metered && !frame.note.is_plain());
+  }
+  auto segments = Segments::of(frame.bytes, frame.note);
   if (!segments) return;
   const MutableByteSpan room = burst_->packet_room();
   while (const std::size_t size = segments->next(room)) {
-    carry_out(verdict, room.first(size), {}, false);
+    ArrivedFrame packet{.bytes = room.first(size), .rest = {}, .note = {}};
+    carry_out(verdict, packet, false);
   }
 }
 
@@ -96,20 +107,24 @@ bool Card::ask_meter(std::uint32_t id, Ask ask) {
 }
 
 /// `has_met_meter`: the first action, a meter, has been asked.
-void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameNote& note,
-                     bool has_met_meter) {
+void Card::carry_out(const Verdict& verdict, ArrivedFrame& frame, bool has_met_meter) {
   std::optional<EditedFrame> edited;
   for (const Action& action : verdict.actions.subspan(has_met_meter ? 1 : 0)) {
-    const ByteSpan now = edited ? edited->frame() : frame;
+    const ByteSpan now = edited ? edited->frame() : frame.bytes;
     if (action.kind == ActionKind::kOutput) {
-      output(action.port, now, edited ? edited->note() : note);
+      if (edited) {
+        output(action.port, now, {}, edited->note());
+      } else {
+        output(action.port, frame.head(), frame.rest, frame.note);
+      }
     } else if (action.kind == ActionKind::kMeter) {
       const bool passes = ask_meter(action.value, [&](MeterCount& count) {
         return meters_.pass(action.value, now.size(), now_, count);
       });
       if (!passes) return;
     } else if (is_edit(action.kind)) {
-      if (!edited) edited.emplace(frame, note, verdict.hash);
+      frame.complete();
+      if (!edited) edited.emplace(frame.bytes, frame.note, verdict.hash);
       if (edited->apply(action)) continue;
       ++unedited_drops_;
       return;
@@ -117,8 +132,8 @@ void Card::carry_out(const Verdict& verdict, MutableByteSpan frame, const FrameN
   }
 }
 
-void Card::output(std::uint16_t port, ByteSpan frame, const FrameNote& note) {
-  const bool is_taken = ports_[port].visit([&](auto& end) { return end.write(frame, note); });
+void Card::output(std::uint16_t port, ByteSpan head, ByteSpan rest, const FrameNote& note) {
+  const bool is_taken = ports_[port].visit([&](auto& end) { return end.write(head, rest, note); });
   if (!is_taken) ++ports_[port].counters.egress_dropped;
 }
 

@@ -97,6 +97,12 @@ bool Card::members_have_work() {
   });
 }
 
+void Card::publish_to_members() {
+  for (Port& port : ports_) {
+    if (RingFunction* const rings = port.rings()) rings->publish();
+  }
+}
+
 void Card::wake_members() {
   for (Port& port : ports_) {
     if (RingFunction* const rings = port.rings()) rings->wake_members();

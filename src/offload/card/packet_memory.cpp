@@ -30,12 +30,13 @@ Result<void> PacketMemory::add(const vnic_memory& piece, int fd) {
   return {};
 }
 
-std::byte* PacketMemory::find(std::uint64_t address, std::uint32_t size) const {
+std::byte* PacketMemory::find_piece(std::uint64_t address, std::uint32_t size) const {
   const auto after = pieces_.upper_bound(address);
   if (after == pieces_.begin()) return nullptr;
   const auto& [begin, mapping] = *std::prev(after);
   const std::uint64_t at = address - begin;
   if (at > mapping.size() || size > mapping.size() - at) return nullptr;
+  last_ = {begin, mapping.size(), mapping.data()};
   return mapping.data() + at;
 }
 

@@ -11,7 +11,9 @@
 namespace verbatim::offload {
 
 /// The card's end of a ring that a client posts to. Nothing that is read there is believed:
-/// cursors, addresses and lengths are checked, and what is wrong is counted.
+/// cursors, addresses and lengths are checked, and what is wrong is counted. A cursor is a cache
+/// line that two processors want: the client's is read again only when all that it has posted is
+/// taken, and the card's is written by `publish`, once for several descriptors.
 struct RingEnd {
   static constexpr std::size_t kBurst = 32;
   static constexpr std::uint32_t kFrameMax = 65536;  // Of what a client sends.
@@ -26,21 +28,37 @@ struct RingEnd {
   };
 
   vnic_ring* shared = nullptr;
-  std::uint32_t done = 0;  // The card's own cursor.
-  bool is_broken = false;  // The client's cursor was beyond the ring.
+  std::uint32_t done = 0;       // The card's own cursor.
+  std::uint32_t published = 0;  // What the client knows of it.
+  std::uint32_t known = 0;      // The client's cursor when it was last read.
+  bool is_broken = false;       // The client's cursor was beyond the ring.
 
-  /// Returns how many descriptors wait.
+  /// The client may have taken back what it had posted.
+  void begin() {
+    known = done;
+    is_broken = false;
+  }
+  /// Returns how many descriptors wait, at least.
   std::uint32_t waiting(std::uint64_t& faults) {
     if (is_broken) return 0;
-    const std::uint32_t count = acquire(shared->posted) - done;
-    if (count <= VNIC_SLOTS) return count;
-    is_broken = true;
-    ++faults;
-    return 0;
+    if (known != done) return known - done;
+    const std::uint32_t now = acquire(shared->posted);
+    if (now - done > VNIC_SLOTS) {
+      is_broken = true;
+      ++faults;
+      return 0;
+    }
+    known = now;
+    return known - done;
   }
   bool has_work() const { return !is_broken && acquire(shared->posted) != done; }
+  /// Descriptors that are done, and their buffers, are the client's again.
+  void publish() {
+    if (published != done) release(shared->done, published = done);
+  }
 
-  /// Puts a packet into the next posted buffer; `write` writes it there and returns its size.
+  /// Puts a packet into the next posted buffer; `write` writes it there and returns its size. To
+  /// be published.
   /// Returns false if no buffer is there, or it cannot be used (counted).
   template <typename Write>
   bool deliver(const PacketMemory& memory, std::uint32_t mark, std::uint64_t& faults, Write write) {
@@ -54,12 +72,12 @@ struct RingEnd {
     // A buffer that cannot be used goes back empty.
     slot.length = static_cast<std::uint32_t>(size);
     slot.mark = mark;
-    release(shared->done, ++done);
+    ++done;
     return size != 0;
   }
 
   /// Calls `send` for each frame that is posted, at most `most`. Returns how many descriptors were
-  /// taken.
+  /// taken. A frame stays where it is until that is published.
   template <typename Send>
   std::size_t take(const PacketMemory& memory, std::uint64_t& faults, std::size_t most, Send send) {
     const std::size_t count = std::min<std::size_t>(waiting(faults), most);
@@ -72,9 +90,7 @@ struct RingEnd {
         send(ByteSpan(frame, std::size_t{posted.length}));
       }
     }
-    if (count == 0) return 0;
     done += static_cast<std::uint32_t>(count);
-    release(shared->done, done);
     return count;
   }
 };

@@ -118,6 +118,8 @@ Result<Rule> rule_of(const vnic_rule& rule, std::uint16_t ports) {
   Rule checked{.key = key_of(rule.key), .mask = key_of(rule.mask), .id = rule.id};
   checked.priority = rule.priority;
   checked.group = rule.group;
+  static_assert(kNoRule == 0u - 1);
+  checked.shared_counter = rule.shared_counter - 1;  // 0: none.
   checked.domain = rule.domain == VNIC_DOMAIN_INGRESS ? Domain::kIngress : Domain::kTransfer;
   checked.key.port = rule.port;
   for (std::size_t i = 0; i < rule.action_count; ++i) {
@@ -138,6 +140,7 @@ vnic_rule ring_rule_of(const StoredRule& stored) {
   const bool is_ingress = stored.key.group >= Switch::kIngressGroup;
   rule.domain = is_ingress ? VNIC_DOMAIN_INGRESS : VNIC_DOMAIN_TRANSFER;
   rule.priority = stored.priority;
+  rule.shared_counter = stored.shared_counter + 1;
   rule.key = std::bit_cast<vnic_match>(stored.key);
   rule.mask = std::bit_cast<vnic_match>(stored.tuple->mask());
   for (const Action& action : stored.actions) {

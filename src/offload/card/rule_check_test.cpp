@@ -27,6 +27,13 @@ TEST(RuleCheck, TakesWhatADriverWrites) {
   EXPECT_EQ(rule->actions[0], (Action{ActionKind::kOutput, 2, 0, {}}));
 }
 
+TEST(RuleCheck, ASharedCounterIsOneMoreThanItsId) {
+  vnic_rule rule = output_rule();
+  EXPECT_EQ(rule_of(rule, 3)->shared_counter, kNoRule);
+  rule.shared_counter = 5;
+  EXPECT_EQ(rule_of(rule, 3)->shared_counter, 4u);
+}
+
 TEST(RuleCheck, RefusesWhatTheCardDoesNotHave) {
   const auto refused = [](auto change) {
     vnic_rule rule = output_rule();

@@ -135,11 +135,12 @@ std::size_t Tap::read(MutableByteSpan room, FrameNote& note) const {
   return static_cast<std::size_t>(size) - sizeof header;
 }
 
-bool Tap::write(ByteSpan frame, const FrameNote& note) const {
+bool Tap::write(ByteSpan head, ByteSpan rest, const FrameNote& note) const {
   VirtioHeader header = header_of(note);
   const iovec parts[] = {{&header, sizeof header},
-                         {const_cast<std::byte*>(frame.data()), frame.size()}};
-  return writev(fd(), parts, 2) >= 0;
+                         {const_cast<std::byte*>(head.data()), head.size()},
+                         {const_cast<std::byte*>(rest.data()), rest.size()}};
+  return writev(fd(), parts, rest.empty() ? 2 : 3) >= 0;
 }
 
 }  // namespace verbatim::offload

@@ -34,8 +34,9 @@ class Tap {
 
   /// Returns the size of the frame that is now in `room`; 0: none has come.
   std::size_t read(MutableByteSpan room, FrameNote& note) const;
-  /// Returns false if the interface takes no frame: it is down, say.
-  bool write(ByteSpan frame, const FrameNote& note) const;
+  /// The frame is `head` and then `rest`. Returns false if the interface takes none: it is down,
+  /// say.
+  bool write(ByteSpan head, ByteSpan rest, const FrameNote& note) const;
 
  private:
   Tap(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}

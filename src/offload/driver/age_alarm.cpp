@@ -34,6 +34,15 @@ void look(void* of) {
 
 }  // namespace
 
+rte_flow_query_age answer_of(const Age& age) {
+  rte_flow_query_age answer{};
+  answer.aged = age.is_aged;
+  answer.sec_since_last_hit_valid = 1;
+  answer.sec_since_last_hit =
+      static_cast<std::uint32_t>((monotonic_now() - age.last_hit) / kSecond) & 0xffffff;
+  return answer;
+}
+
 void look_for_age(Device& device) {
   if (device.looks_for_age) return;
   device.looks_for_age = rte_eal_alarm_set(kMicroseconds, look, &device) == 0;

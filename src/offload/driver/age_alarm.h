@@ -4,6 +4,8 @@
 
 namespace verbatim::offload::driver {
 
+/// What a query of an age answers.
+rte_flow_query_age answer_of(const Age& age);
 /// Has DPDK's alarm look twice a second at rules that age, as long as there are any. The rules'
 /// lock is held.
 void look_for_age(Device& device);

@@ -21,8 +21,19 @@
 #include "offload/driver/book/rule_book.h"
 #include "offload/driver/connection.h"
 
+/// An action that rules of a port share (rte_flow's "indirect action"), as DPDK's programs hold it:
+/// one of a counter, a meter and an age.
+struct rte_flow_action_handle {
+  verbatim::offload::driver::HeldCounter* counter = nullptr;
+  verbatim::offload::driver::HeldMeter* meter = nullptr;
+  verbatim::offload::driver::Age* age = nullptr;
+  std::uint32_t users = 0;  // Rules that name it.
+};
+
 /// A rule, as DPDK's programs hold it.
-struct rte_flow : verbatim::offload::driver::HeldRule {};
+struct rte_flow : verbatim::offload::driver::HeldRule {
+  std::vector<rte_flow_action_handle*> shared;  // What it names.
+};
 
 namespace verbatim::offload::driver {
 
@@ -45,7 +56,14 @@ struct Port {
   std::map<std::uint32_t, vnic_meter> meter_profiles;
   std::map<std::uint32_t, std::uint8_t> meter_policies;  // Which colors are dropped.
   std::map<std::uint32_t, HeldMeter*> meters;
+  std::map<const void*, std::unique_ptr<rte_flow_action_handle>> shared_actions;  // By handle.
   Ageing ageing;
+
+  /// Null: there is no such handle.
+  rte_flow_action_handle* shared_action(const void* handle) const {
+    const auto found = shared_actions.find(handle);
+    return found == shared_actions.end() ? nullptr : found->second.get();
+  }
 };
 
 /// A tunnel of which rte_flow_tunnel_decap_set or rte_flow_tunnel_match was told. Its frames meet
@@ -69,10 +87,10 @@ class Device {
     const std::shared_lock lock(card_lock_);
     return card_;
   }
-  /// What a rule has counted. Any thread; one at a time of a rule.
-  vnic_counter read(HeldRule& rule, bool reset) const {
+  /// What a counter has counted. Any thread; one at a time of a counter.
+  vnic_counter read(HeldCounter& counter, bool reset) const {
     const std::shared_lock lock(card_lock_);
-    return RuleBook::read(*card_, rule, reset);
+    return RuleBook::read(*card_, counter, reset);
   }
   vnic_port_counters counters(const Port& port) const;
   /// Gives all rules to another card in the place of the one that has ended. Returns their number.

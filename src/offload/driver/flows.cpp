@@ -8,6 +8,7 @@
 
 #include "offload/driver/age_alarm.h"
 #include "offload/driver/device.h"
+#include "offload/driver/indirect.h"
 #include "offload/driver/tunnels.h"
 #include "offload/driver/words/actions.h"
 #include "offload/driver/words/match.h"
@@ -17,12 +18,6 @@ namespace verbatim::offload::driver {
 namespace {
 
 constexpr unsigned kMicrosecondsOfMillisecond = 1000;
-
-/// Always of the type ACTION: with any other, Open vSwitch logs a warning for each rule.
-int refuse_rule(rte_flow_error* error, int code, const void* cause, const char* why) {
-  rte_flow_error_set(error, code, RTE_FLOW_ERROR_TYPE_ACTION, cause, why);
-  return -code;
-}
 
 int translate(Port& port, const rte_flow_attr* attributes, const rte_flow_item* pattern,
               const rte_flow_action* actions, vnic_rule& rule, Beside& beside,
@@ -58,10 +53,29 @@ void for_each_meter(Device& device, const vnic_rule& rule, Do act) {
   }
 }
 
+/// The rule is in the card: its ages count from now on.
+void begin_ages(Port& port, rte_flow& flow, const Beside& beside) {
+  Device& device = *port.device;
+  if (beside.age_timeout != 0) {
+    void* const context = beside.age_context != nullptr ? beside.age_context : &flow;
+    flow.age = port.ageing.add(context, beside.age_timeout);
+    look_for_age(device);
+  }
+  for (rte_flow_action_handle* const action : flow.shared) {
+    if (action->age != nullptr) flow.age = action->age;
+  }
+  if (flow.age == nullptr) return;
+  flow.age->join(flow.id, device.card()->counter(flow.id).packets, monotonic_now());
+}
+
 /// Its device's lock is held.
-bool insert(Port& port, vnic_command& command, rte_flow& flow, const Beside& beside,
+bool insert(Port& port, vnic_command& command, rte_flow& flow, Beside& beside,
             rte_flow_error* error) {
   Device& device = *port.device;
+  for (const rte_flow_action_handle* const action : beside.shared) {
+    if (port.shared_action(action) != nullptr) continue;
+    return refuse_rule(error, ENOENT, nullptr, "the shared action has ended") == 0;
+  }
   bool has_meters = true;
   for_each_meter(device, command.rule,
                  [&](const HeldMeter* meter) { has_meters &= meter != nullptr; });
@@ -73,11 +87,9 @@ bool insert(Port& port, vnic_command& command, rte_flow& flow, const Beside& bes
     ++meter->users;
     flow.has_meters = true;
   });
-  if (beside.age_timeout == 0) return true;
-  void* const context = beside.age_context != nullptr ? beside.age_context : &flow;
-  flow.age = port.ageing.add(flow.id, context, beside.age_timeout,
-                             device.card()->counter(flow.id).packets, monotonic_now());
-  look_for_age(device);
+  flow.shared = std::move(beside.shared);
+  for (rte_flow_action_handle* const action : flow.shared) ++action->users;
+  begin_ages(port, flow, beside);
   return true;
 }
 
@@ -103,14 +115,23 @@ vnic_rule rule_of(const HeldRule& held) {
   return rule;
 }
 
-void destroy_locked(Port& port, HeldRule& rule) {
+void destroy_locked(Port& port, rte_flow& rule) {
   Device& device = *port.device;
   if (rule.has_meters) {
     for_each_meter(device, rule_of(rule), [](HeldMeter* meter) { --meter->users; });
   }
-  if (rule.age != nullptr) port.ageing.remove(rule.age);
+  bool shares_age = false;
+  for (rte_flow_action_handle* const action : rule.shared) {
+    --action->users;
+    shares_age |= action->age != nullptr;
+  }
+  if (shares_age) {
+    rule.age->leave(rule.id, device.card()->counter(rule.id).packets, monotonic_now());
+  } else if (rule.age != nullptr) {
+    port.ageing.remove(rule.age);
+  }
   device.rules.erase(*device.card(), rule);
-  delete static_cast<rte_flow*>(&rule);
+  delete &rule;
 }
 
 int destroy(rte_eth_dev* ethdev, rte_flow* flow, rte_flow_error*) {
@@ -124,7 +145,9 @@ int flush(rte_eth_dev* ethdev, rte_flow_error*) {
   Port& port = port_of(ethdev);
   Device& device = *port.device;
   const std::lock_guard lock(device.rules_lock);
-  while (HeldRule* const rule = device.rules.first(port.index)) destroy_locked(port, *rule);
+  while (HeldRule* const rule = device.rules.first(port.index)) {
+    destroy_locked(port, static_cast<rte_flow&>(*rule));
+  }
   return 0;
 }
 
@@ -132,11 +155,7 @@ int query_age(const Port& port, const rte_flow& flow, rte_flow_query_age& answer
               rte_flow_error* error) {
   const std::lock_guard lock(port.device->rules_lock);
   if (flow.age == nullptr) return refuse_rule(error, EINVAL, nullptr, "the rule does not age");
-  answer = {};
-  answer.aged = flow.age->is_aged;
-  answer.sec_since_last_hit_valid = 1;
-  answer.sec_since_last_hit =
-      static_cast<std::uint32_t>((monotonic_now() - flow.age->last_hit) / kSecond) & 0xffffff;
+  answer = answer_of(*flow.age);
   return 0;
 }
 
@@ -150,10 +169,10 @@ int query(rte_eth_dev* ethdev, rte_flow* flow, const rte_flow_action* action, vo
     return refuse_rule(error, ENOTSUP, action, "counters and ages are queried, nothing else");
   }
   auto& answer = *static_cast<rte_flow_query_count*>(data);
-  const vnic_counter counted = port_of(ethdev).device->read(*flow, answer.reset != 0);
-  answer.hits = counted.packets;
-  answer.bytes = counted.bytes;
-  answer.hits_set = answer.bytes_set = 1;
+  for (const rte_flow_action_handle* const shared : flow->shared) {
+    if (shared->counter != nullptr) return query_shared(ethdev, shared, data, error);
+  }
+  answer_count(*port_of(ethdev).device, *flow, answer);
   return 0;
 }
 
@@ -189,12 +208,6 @@ int isolate(rte_eth_dev*, int set, rte_flow_error* error) {
                              "frames without a rule are software's");
 }
 
-rte_flow_action_handle* create_indirect(rte_eth_dev*, const rte_flow_indir_action_conf*,
-                                        const rte_flow_action* action, rte_flow_error* error) {
-  refuse_rule(error, ENOTSUP, action, "no indirect actions: a rule has its own; meters are shared");
-  return nullptr;
-}
-
 }  // namespace
 
 const rte_flow_ops kFlowOperations = {.validate = validate,
@@ -205,7 +218,10 @@ const rte_flow_ops kFlowOperations = {.validate = validate,
                                       .isolate = isolate,
                                       .dev_dump = dump,
                                       .get_aged_flows = aged_flows,
-                                      .action_handle_create = create_indirect,
+                                      .action_handle_create = create_shared,
+                                      .action_handle_destroy = destroy_shared,
+                                      .action_handle_update = update_shared,
+                                      .action_handle_query = query_shared,
                                       .tunnel_decap_set = tunnel_decap_set,
                                       .tunnel_match = tunnel_match,
                                       .get_restore_info = restore_info,

@@ -116,7 +116,8 @@ Result<void> FunctionClient::register_memory() {
   if (auto given = give_memory(file.get(), bytes); !given) return given;
   // The first frame makes `fd` readable, whenever it comes.
   release(region_->client_asleep, 1u);
-  for (std::uint32_t i = 0; i < receive_buffers_; ++i) post_empty(i);
+  for (std::uint32_t i = 0; i < receive_buffers_; ++i) write_empty(i);
+  release(region_->receive.posted, receive_buffers_);
   return {};
 }
 
@@ -135,16 +136,16 @@ FunctionClient::~FunctionClient() {
   if (memory_ != nullptr) munmap(memory_, (receive_buffers_ + send_buffers_) * kBufferBytes);
 }
 
-/// `number`: of all empty buffers that were ever posted.
-void FunctionClient::post_empty(std::uint32_t number) {
+/// Before it is posted. `number`: of all empty buffers that ever were.
+void FunctionClient::write_empty(std::uint32_t number) {
   vnic_descriptor& slot = region_->receive.slots[number % VNIC_SLOTS];
   slot.address = reinterpret_cast<std::uint64_t>(buffer(number % receive_buffers_));
   slot.length = kBufferBytes;
-  release(region_->receive.posted, number + 1);
 }
 
-MutableByteSpan FunctionClient::room() const {
-  if (sent_ - acquire(region_->send.done) >= send_buffers_) return {};
+MutableByteSpan FunctionClient::room() {
+  if (sent_ - taken_ >= send_buffers_) taken_ = acquire(region_->send.done);
+  if (sent_ - taken_ >= send_buffers_) return {};
   return {buffer(receive_buffers_ + sent_ % send_buffers_), VNIC_FUNCTION_FRAME_MAX};
 }
 

@@ -43,13 +43,13 @@ class FunctionClient {
   std::uint32_t mtu() const { return mtu_; }
   bool link_is_up() const { return acquire(region_->link_is_up) != 0; }
 
-  /// Calls `on_frame(MutableByteSpan)` for what has come, at most `most` frames; a frame's memory
-  /// is the card's again after the call. Returns how many.
+  /// Calls `on_frame(MutableByteSpan)` for what has come, at most `most` frames; their memory is
+  /// the card's again when this returns. Returns how many.
   template <typename OnFrame>
   std::size_t receive(OnFrame on_frame, std::size_t most = 64);
 
   /// Returns room for the next frame, VNIC_FUNCTION_FRAME_MAX bytes; empty: the ring is full.
-  MutableByteSpan room() const;
+  MutableByteSpan room();
   /// Posts the frame that is now in the room. The card may sleep until `ring`.
   void post(std::size_t bytes);
   void ring() const;
@@ -66,7 +66,7 @@ class FunctionClient {
   Result<void> register_memory();
   Result<void> give_memory(int file, std::size_t bytes) const;
   std::byte* buffer(std::size_t i) const { return memory_ + i * kBufferBytes; }
-  void post_empty(std::uint32_t number);
+  void write_empty(std::uint32_t number);
 
   static constexpr std::size_t kBufferBytes = 4608;  // VNIC_FUNCTION_FRAME_MAX, by cache lines.
   static_assert(kBufferBytes >= VNIC_FUNCTION_FRAME_MAX);
@@ -79,6 +79,7 @@ class FunctionClient {
   std::uint32_t send_buffers_ = 0;
   std::uint32_t received_ = 0;  // Frames taken; as many buffers were posted, and receive_buffers_.
   std::uint32_t sent_ = 0;
+  std::uint32_t taken_ = 0;  // Of them by the card, when it was last looked at.
   std::array<std::uint8_t, 6> mac_{};
   std::uint32_t mtu_ = 0;
 };
@@ -93,9 +94,11 @@ std::size_t FunctionClient::receive(OnFrame on_frame, std::size_t most) {
     const vnic_descriptor& descriptor = ring.slots[received_ % VNIC_SLOTS];
     const std::size_t bytes = std::min<std::size_t>(relaxed(descriptor.length), kBufferBytes);
     if (bytes != 0) on_frame(MutableByteSpan(buffer(received_ % receive_buffers_), bytes));
-    post_empty(received_ + receive_buffers_);
+    write_empty(received_ + receive_buffers_);
     ++received_;
   }
+  // Once: the card reads the cursor, whose cache line goes there and back.
+  if (count != 0) release(ring.posted, received_ + receive_buffers_);
   return count;
 }
 

@@ -15,7 +15,7 @@
 
 /* Of the socket's messages: VNIC, and a number that changes with every change of this file. */
 #define VNIC_MAGIC 0x43494e56u
-#define VNIC_VERSION 4
+#define VNIC_VERSION 5
 
 #define VNIC_PORTS_MAX 64u  /* Port 0 is the uplink, port N + 1 function N (vnic_welcome). */
 #define VNIC_QUEUES_MAX 16u /* Of one port and direction. */
@@ -165,8 +165,8 @@ struct vnic_rule {
   __u16 group;
   __u16 domain;
   __u16 action_count;
-  __u32 has_more; /* `more` counts. */
-  __u32 reserved;
+  __u32 has_more;       /* `more` counts. */
+  __u32 shared_counter; /* Of another id, which counts, too: that id + 1; 0: none. */
   struct vnic_action actions[VNIC_ACTIONS_MAX];
   struct vnic_more more;
 };

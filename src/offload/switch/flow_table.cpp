@@ -55,6 +55,10 @@ Result<void> FlowTable::insert(const Rule& rule) {
   if (rule.id >= limits_.rules) {
     return refuse(ENOSPC, fmt::format("rule {}: at most {} rules", rule.id, limits_.rules));
   }
+  if (rule.shared_counter != kNoRule && rule.shared_counter >= limits_.rules) {
+    return refuse(EINVAL, fmt::format("rule {}: counter {} of {}", rule.id, rule.shared_counter,
+                                      limits_.rules));
+  }
   if (has(rule.id)) return refuse(EEXIST, fmt::format("rule {} exists", rule.id));
   Tuple* const tuple = tuple_of(rule);
   if (tuple == nullptr) {
@@ -68,6 +72,7 @@ Result<void> FlowTable::insert(const Rule& rule) {
   stored.priority = rule.priority;
   stored.actions.assign(rule.actions.begin(), rule.actions.end());
   stored.more = rule.more;
+  stored.shared_counter = rule.shared_counter;
   tuple->add(rule.id, stored);
   if (tuple->has_tunnel()) ++tunnel_rules_;
   sort_tuples();

@@ -26,7 +26,8 @@ class FlowTable {
 
   FlowTable(TableLimits limits, std::uint64_t seed);
 
-  /// ENOSPC: too many rules or masks; EEXIST: there is a rule of this id.
+  /// ENOSPC: too many rules or masks; EEXIST: there is a rule of this id; EINVAL: no id is as large
+  /// as that of its shared counter.
   Result<void> insert(const Rule& rule);
   /// Returns false if there is no rule of this id.
   bool erase(std::uint32_t id);

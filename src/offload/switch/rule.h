@@ -93,6 +93,8 @@ struct MoreMatch {
 /// Transfer rules decide where a frame goes. Ingress rules mark one for which there is none.
 enum class Domain : std::uint8_t { kTransfer, kIngress };
 
+inline constexpr std::uint32_t kNoRule = 0xffffffff;
+
 /// The ports, groups and ids of a rule are below the switch's limits.
 struct Rule {
   Key key;  // Bits outside the mask are ignored. Its port is matched in full, its group is `group`.
@@ -102,9 +104,8 @@ struct Rule {
   std::uint16_t group = 0;     // A search begins in group 0.
   Domain domain = Domain::kTransfer;
   Actions actions;
-  std::shared_ptr<const MoreMatch> more;  // Null: nothing. Shared, as rules are copied.
+  std::shared_ptr<const MoreMatch> more;   // Null: nothing. Shared, as rules are copied.
+  std::uint32_t shared_counter = kNoRule;  // The id of a counter that rules share, if it has one.
 };
-
-inline constexpr std::uint32_t kNoRule = 0xffffffff;
 
 }  // namespace verbatim::offload

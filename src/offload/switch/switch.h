@@ -41,8 +41,8 @@ class Switch {
   bool erase(std::uint32_t id) { return table_.erase(id); }
   const FlowTable& table() const { return table_; }
 
-  /// Decides for up to kBatch frames. Calls `count(id, arrival)` for each rule that a frame hits:
-  /// counters are the caller's, by the rule's id.
+  /// Decides for up to kBatch frames. Calls `count(id, arrival)` for each rule that a frame hits,
+  /// and for its shared counter: counters are the caller's, by the rule's id.
   template <typename Count>
   void decide(std::span<const Arrival> arrivals, std::span<Verdict> verdicts, Count count) {
     Batch batch;
@@ -74,8 +74,10 @@ class Switch {
         if (key.group >= kIngressGroup) return;
         key.group = kIngressGroup;  // No rule decides: is it marked at least?
       } else {
+        const StoredRule& rule = table_.rule(found);
+        const std::vector<Action>& actions = rule.actions;
         count(found);
-        const std::vector<Action>& actions = table_.rule(found).actions;
+        if (rule.shared_counter != kNoRule) count(rule.shared_counter);
         for (const Action& action : actions) {
           if (action.kind == ActionKind::kMark) verdict.mark = action.value;
         }

@@ -1,5 +1,6 @@
 #include "offload/switch/switch.h"
 
+#include <cerrno>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -40,6 +41,23 @@ TEST(Switch, OutputsInTheirOrder) {
   EXPECT_EQ(verdict.actions[0], output(2));
   EXPECT_EQ(verdict.actions[1], output(0));
   EXPECT_EQ(bench.packets[1], 3u);
+}
+
+TEST(Switch, RulesAddToTheirOwnCounterAndToASharedOne) {
+  Bench bench;
+  ASSERT_TRUE(bench.engine.insert({.id = 1, .actions = {jump(7)}, .shared_counter = 9}));
+  ASSERT_TRUE(bench.engine.insert({.id = 2, .group = 7, .actions = {output(0)}}));
+  ASSERT_TRUE(bench.frame(make_frame({}), 3).rule == 2u);
+  EXPECT_EQ(bench.packets, (std::map<std::uint32_t, std::uint64_t>{{1, 3}, {2, 3}, {9, 3}}));
+}
+
+TEST(Switch, ASharedCounterIsOneOfItsIds) {
+  Switch engine({.rules = 8}, 3);
+  const auto with = [](std::uint32_t counter) {
+    return Rule{.id = 1, .actions = {output(0)}, .shared_counter = counter};
+  };
+  EXPECT_EQ(engine.insert(with(8)).error().code, EINVAL);
+  EXPECT_TRUE(engine.insert(with(7)));
 }
 
 TEST(Switch, MissIsMarkedByTheIngressDomain) {

@@ -22,6 +22,7 @@ struct alignas(64) StoredRule {
   std::uint32_t version = 1;    // Grows when a rule of this id is erased.
   std::vector<Action> actions;  // Most rules have one or two.
   std::shared_ptr<const MoreMatch> more;
+  std::uint32_t shared_counter = kNoRule;
 };
 static_assert(sizeof(StoredRule) == 128);
 

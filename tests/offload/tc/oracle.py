@@ -2,7 +2,7 @@
 """oracle.py FROM TO [tunnels]: each rule of tc gives the same frames, byte for byte, in the card (skip_sw) and in Linux's
 software (skip_hw). FROM and TO are representors of the functions in the namespaces n0 and n1. With tunnels, frames are sent
 by what is at the wire (namespace nw), and the rules are those of vxlan0, geneve0 and gretap1: Linux takes no skip_sw there,
-so they are in both. Runs in the guest."""
+so they are in both. With encap, rules put frames into tunnels, which come out at the wire. Runs in the guest."""
 
 import ctypes
 import os
@@ -15,6 +15,7 @@ import time
 AUXDATA, SOL_PACKET = 8, 263
 LAST = bytes.fromhex("020000000002020000000001") + b"\x88\xb5" + bytes(50)  # Comes after all others.
 SET_TCP = "pedit ex munge eth dst set 02:00:00:00:00:0a munge ip ttl set 9 munge ip src set 1.2.3.4 munge tcp dport set 99"
+PEER, ARP = bytes.fromhex("020000000009"), b"\x08\x06"  # At the wire.
 TUNNEL = "enc_src_ip 10.8.0.2 enc_dst_ip 10.8.0.1"
 PORTS = {"vxlan0": "enc_dst_port 4789", "geneve0": "enc_dst_port 6081", "gretap1": ""}
 # (protocol, match, actions before the redirection)
@@ -68,6 +69,15 @@ TUNNELS = (
     ("ip", "enc_key_id 42 ip_proto tcp", "tunnel_key unset pipe action mirred egress mirror dev {to} pipe action pedit ex munge "
                                          "eth src set 02:00:00:00:00:0b pipe"),
 )
+# (interface of the tunnel, tunnel_key set)
+ENCAPS = tuple((device, f"src_ip 10.8.0.1 dst_ip 10.8.0.2 {key}") for device, key in (
+    ("vxlan0", "id 42 dst_port 4789 nocsum"),
+    ("vxlan0", "id 7 dst_port 4789 csum tos 0x20 ttl 9"),
+    ("geneve0", "id 42 dst_port 6081 nocsum ttl 64"),
+    ("geneve0", "id 11259375 dst_port 6081 csum ttl 64 geneve_opts 0102:80:11223344,0103:81:1122334455667788"),
+    ("gretap1", "id 42 nocsum"))) + (
+    ("vxlan0", "src_ip fd08::1 dst_ip fd08::2 id 42 dst_port 4789 csum"),
+    ("geneve0", "src_ip fd08::1 dst_ip fd08::2 id 42 dst_port 6081 nocsum tos 0x20 ttl 9"))
 # One that has another option beside it is the card's alone: such packets have another network.
 OPTIONS = (
     ("all", "enc_key_id 42 geneve_opts 0102:80:11223344", "tunnel_key unset pipe"),
@@ -159,6 +169,19 @@ def frames_in_tunnel(device):
         yield in_tunnel(device, **({"network": 42, "inner": LAST[:12] + ipv4(6)} | shape))
 
 
+def same_everywhere(frame):
+    """A packet of a tunnel without what the sender of each is free to choose: IPv4's identification and UDP's source port,
+    and the checksums of them."""
+    is_ipv4 = frame[12:14] == b"\x08\x00"
+    if is_ipv4:
+        frame = put(put(frame, 18, 0), 24, 0)
+    udp = 34 if is_ipv4 else 54
+    if frame[23 if is_ipv4 else 20] != 17:
+        return frame
+    has_checksum = frame[udp + 6:udp + 8] != bytes(2)
+    return put(put(frame, udp, 0), udp + 6, 1 if has_checksum else 0)
+
+
 def packet_socket(namespace):
     here, there = os.open("/proc/self/ns/net", os.O_RDONLY), os.open(f"/run/netns/{namespace}", os.O_RDONLY)
     libc = ctypes.CDLL(None)
@@ -195,15 +218,16 @@ def is_in_hardware(device):
 
 def run(case, policy, ports, sender, receiver):
     protocol, match, actions = case
-    source, to = ports
+    source, to, *through = ports
     is_tunnel = source in PORTS
     always = f"{TUNNEL} {PORTS[source]}" if is_tunnel else ""
     for priority, what, how in ((1, f"{protocol}|{always} {match}", actions.format(to=to)), (2, f"0x88b5|{always}", "")):
         if how:
             how = f"action {how}"
         protocol, match = what.split("|")
+        out = through[0] if through and priority == 1 else to
         tc(f"filter add dev {source} ingress protocol {protocol} prio {priority} flower {policy} {match} {how}",
-           f"action mirred egress redirect dev {to}")
+           f"action mirred egress redirect dev {out}")
     if policy != "skip_hw" and not is_in_hardware(source):
         raise AssertionError(f"not in hardware: {case}")
     for frame in frames_in_tunnel(source) if is_tunnel else frames():
@@ -211,23 +235,28 @@ def run(case, policy, ports, sender, receiver):
     came = []
     sender.send(in_tunnel(source, 42, LAST) if is_tunnel else LAST)
     while (frame := receive(receiver))[:len(LAST)] != LAST:
-        came.append(frame)
+        if not through:
+            came.append(frame)
+        elif frame[:6] == PEER and frame[12:14] != ARP:  # Hosts at both ends of the wire talk, too.
+            came.append(same_everywhere(frame))
     tc(f"filter del dev {source} ingress")
     return came
 
 
 def main():
-    source, to = sys.argv[1:3]
-    receiver = packet_socket("n1")
+    source, to, *what = sys.argv[1:]
+    receiver = packet_socket("nw" if what == ["encap"] else "n1")
     failed = 0
     all_cases = [(source, case) for case in CASES]
-    if sys.argv[3:] == ["tunnels"]:
+    if what == ["encap"]:
+        all_cases = [(source, ("ip", "src_ip 10.9.0.0/24", f"tunnel_key set {key} pipe"), device) for device, key in ENCAPS]
+    elif what == ["tunnels"]:
         all_cases = [(device, case) for device in PORTS for case in TUNNELS]
         all_cases += [("geneve0", case) for case in OPTIONS]
-    sender = packet_socket("nw" if sys.argv[3:] else "n0")
-    for source, case in all_cases:
-        ports = source, to
-        hardware = run(case, "" if sys.argv[3:] else "skip_sw", ports, sender, receiver)
+    sender = packet_socket("nw" if what == ["tunnels"] else "n0")
+    for source, case, *through in all_cases:
+        ports = source, to, *through
+        hardware = run(case, "" if what == ["tunnels"] else "skip_sw", ports, sender, receiver)
         time.sleep(0.05)
         software = run(case, "skip_hw", ports, sender, receiver)
         if hardware == software:

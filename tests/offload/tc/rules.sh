@@ -160,6 +160,48 @@ link set geneve0 up
 link set gretap1 up"
   printf 'qdisc add dev %s ingress\n' vxlan0 geneve0 gretap1 | tc -batch -
 }
+check_encap() { # The card puts frames into a tunnel. Who has the other end is asked, and may have another MAC later.
+  wire_up
+  local enc="enc_src_ip 10.8.0.2 enc_dst_ip 10.8.0.1 enc_dst_port 4789 enc_key_id 42" was
+  ip -n nw -batch - <<<"link add vx type vxlan id 42 remote 10.8.0.1 dstport 4789
+link set vx address 02:00:00:00:00:07
+link set vx up
+addr add 10.9.0.7/24 dev vx
+neigh add 10.9.0.1 lladdr 02:00:00:00:00:01 dev vx nud permanent
+neigh add 10.8.0.1 lladdr 02:00:00:00:00:08 dev eth0 nud permanent"
+  ip -n n0 neigh replace 10.9.0.7 lladdr 02:00:00:00:00:07 dev eth0 nud permanent
+  rule vxlan0 protocol all prio 1 flower $enc action tunnel_key unset pipe action mirred egress redirect dev $V0 || fail "the way back"
+  rule $V0 protocol ip prio 1 flower skip_sw dst_mac 02:00:00:00:00:07 action tunnel_key set id 42 src_ip 10.8.0.1 dst_ip 10.8.0.2 dst_port 4789 nocsum action mirred egress redirect dev vxlan0 || fail "tc"
+  tc filter show dev $V0 ingress | grep -q 'in_hw in_hw_count 1' || fail "not in hardware"
+  until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way"
+  was=$(cat /sys/class/net/$V0/statistics/rx_packets)
+  [[ $(lost n0 10.9.0.7 50 0.02) == 0 ]] || fail "lost"
+  [[ $(($(cat /sys/class/net/$V0/statistics/rx_packets) - was)) -le 3 ]] || fail "software saw them"
+  was=$(packets $V0)
+  ((was >= 51)) || fail "$was packets"
+  ip -n nw link set eth0 address 02:00:00:00:00:19
+  ip neigh replace 10.8.0.2 lladdr 02:00:00:00:00:19 dev $UP nud reachable
+  until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way to the other MAC"
+  [[ $(lost n0 10.9.0.7 20 0.02) == 0 ]] || fail "lost to the other MAC"
+  (($(packets $V0) >= was + 21)) || fail "counters went back: $(packets $V0) after $was"
+  kill -9 "$card"; wait "$card"; card_start
+  until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way with the next card"
+  ip addr del 10.8.0.1/24 dev $UP # No route: software's.
+  ip neigh flush dev $UP
+  until_true '! nic flows | grep -q raw_encap' || fail "$(nic flows)"
+  tc filter del dev $V0 ingress
+  rule $V0 protocol ip prio 1 flower skip_sw action tunnel_key set id 42 src_ip 10.8.0.1 dst_ip 10.8.0.2 dst_port 4789 action mirred egress redirect dev vxlan0 2>/run/why && fail "a tunnel without a way"
+  grep -q "is not the way" /run/why || fail "$(cat /run/why)"
+}
+check_encap_as_software() {
+  wire_up
+  sysctl -qw net.ipv6.conf.$UP.disable_ipv6=0
+  ip netns exec nw sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0
+  ip -batch - <<<"addr add fd08::1/64 dev $UP nodad
+neigh replace 10.8.0.2 lladdr 02:00:00:00:00:09 dev $UP nud permanent
+neigh replace fd08::2 lladdr 02:00:00:00:00:09 dev $UP nud permanent"
+  python3 -B "$here/oracle.py" $V0 $UP encap
+}
 check_tunnels_as_software() { wire_up && python3 -B "$here/oracle.py" $UP $V1 tunnels; }
 echoes() { ns n1 awk '/^Icmp:/ { if (names) print $10; names = 1 }' /proc/net/snmp; } # Requests that came.
 check_tunnels() { # in hardware, counted, through chains; deleted with their interface. Linux takes no skip_sw there.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -79,25 +80,31 @@ bool FunctionMember::wants(const wire::FrameOwner& owner) const {
          owner.destination_qpn >> join_.qpn_shift == join_.qpn_range;
 }
 
-bool FunctionMember::deliver(ByteSpan frame) {
+bool FunctionMember::deliver(ByteSpan head, ByteSpan rest) {
   const bool is_delivered = receive_.deliver(memory_, 0, faults_, [&](MutableByteSpan room) {
-    if (room.size() < frame.size()) return std::size_t{0};
-    std::memcpy(room.data(), frame.data(), frame.size());
-    return frame.size();
+    const std::size_t size = head.size() + rest.size();
+    if (room.size() < size) return std::size_t{0};
+    std::memcpy(room.data(), head.data(), head.size());
+    if (!rest.empty()) std::memcpy(room.data() + head.size(), rest.data(), rest.size());
+    return size;
   });
   has_news_ = true;  // A buffer that was too small has come back, too.
   if (!is_delivered) count(region_->no_buffer_dropped);
   return is_delivered;
 }
 
-bool FunctionMember::take(MutableByteSpan room, std::size_t& size) {
-  size = 0;
-  const auto taken = send_.take(memory_, faults_, 1, [&](ByteSpan frame) {
-    if (frame.size() > VNIC_FUNCTION_FRAME_MAX) return static_cast<void>(++faults_);
-    std::memcpy(room.data(), frame.data(), frame.size());
-    size = frame.size();
+bool FunctionMember::take(ByteSpan& frame) {
+  frame = {};
+  const auto taken = send_.take(memory_, faults_, 1, [&](ByteSpan posted) {
+    if (posted.size() > VNIC_FUNCTION_FRAME_MAX) return static_cast<void>(++faults_);
+    frame = posted;
   });
   return taken != 0;
+}
+
+void FunctionMember::publish() {
+  send_.publish();
+  receive_.publish();
 }
 
 void FunctionMember::say_asleep(bool asleep) { release(region_->card_asleep, asleep ? 1u : 0u); }
@@ -109,6 +116,7 @@ void FunctionMember::say_link(bool is_up) {
 
 /// By its socket, and not by an eventfd: the client could make a write to that wait for ever.
 void FunctionMember::wake() {
+  publish();
   if (!std::exchange(has_news_, false)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (relaxed(region_->client_asleep) == 0) return;

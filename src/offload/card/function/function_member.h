@@ -33,16 +33,20 @@ class FunctionMember {
   std::uint64_t faults() const { return faults_; }
 
   bool wants(const wire::FrameOwner& owner) const;
-  /// Returns false if no buffer was there, or it was too small (counted).
-  bool deliver(ByteSpan frame);
-  /// Copies the next frame that the client sends; `size` is 0 if it was none. Returns false if
-  /// nothing has been posted.
-  bool take(MutableByteSpan room, std::size_t& size);
+  /// `rest`: of the frame, behind its `head`. Returns false if no buffer was there, or it was too
+  /// small (counted).
+  bool deliver(ByteSpan head, ByteSpan rest);
+  /// Takes the next frame that the client sends; `frame` is empty if it was none. It lies in the
+  /// client's memory until `publish`, and the client may change it: nothing is decided by bytes
+  /// that were not copied. Returns false if nothing has been posted.
+  bool take(ByteSpan& frame);
+  /// What was taken and delivered is the client's.
+  void publish();
 
   void say_asleep(bool asleep);
   bool has_work() const { return send_.has_work(); }
   void say_link(bool is_up);
-  /// After frames were delivered: wakes the client if it sleeps.
+  /// Publishes, and wakes the client if frames were delivered and it sleeps.
   void wake();
 
  private:

@@ -11,6 +11,10 @@ namespace {
 
 /// Frames for the function itself that a read passes on before it looks for one that leaves it.
 constexpr std::size_t kLooksMax = 64;
+/// Of a RoCE packet: all that the switch may look at (`owner_of`: no options, no tag).
+constexpr std::size_t kHeadBytes = 128;
+/// It pays to leave the rest of a larger frame where it is.
+constexpr std::size_t kWholeMax = 512;
 
 /// FNV-1a: the same in every release.
 std::array<std::uint8_t, 6> mac_from(const std::string& seed) {
@@ -20,6 +24,19 @@ std::array<std::uint8_t, 6> mac_from(const std::string& seed) {
   std::array<std::uint8_t, 6> mac{0x02, 0x56};
   for (std::size_t i = 2; i < mac.size(); ++i) mac[i] = static_cast<std::uint8_t>(hash >> 8 * i);
   return mac;
+}
+
+/// Copies a client's frame, before anything is looked at; returns what may stay where it is. No
+/// decision needs the payload of a RoCE packet, which its receiver checks (ICRC).
+ByteSpan copy_from(ByteSpan frame, MutableByteSpan room) {
+  const std::size_t head = frame.size() > kWholeMax ? kHeadBytes : frame.size();
+  std::memcpy(room.data(), frame.data(), head);
+  const ByteSpan rest = frame.subspan(head);
+  if (rest.empty()) return rest;
+  const auto use = wire::owner_of(room.first(head)).use;
+  if (use == wire::FrameUse::roce_v1 || use == wire::FrameUse::roce_v2) return rest;
+  std::memcpy(room.data() + head, rest.data(), rest.size());
+  return {};
 }
 
 bool is_group(ByteSpan frame) { return (std::to_integer<unsigned>(frame.front()) & 1u) != 0; }
@@ -67,46 +84,50 @@ void RingFunction::leave(int socket) {
   std::erase_if(members_, [&](const auto& member) { return member->socket() == socket; });
 }
 
-std::size_t RingFunction::read(MutableByteSpan room, FrameNote& note) {
-  note = {};
+std::size_t RingFunction::read(MutableByteSpan room, ByteSpan& rest) {
   std::size_t empty = 0;
   for (std::size_t looks = 0; looks < kLooksMax && empty < members_.size(); ++looks) {
     FunctionMember& member = *members_[next_++ % members_.size()];
-    std::size_t size = 0;
-    if (!member.take(room, size)) {
+    ByteSpan frame;
+    if (!member.take(frame)) {
       ++empty;
       continue;
     }
     empty = 0;
-    if (size < sizeof mac_ || !link_is_up()) continue;
-    const ByteSpan frame = room.first(size);
-    const bool is_own = std::memcmp(frame.data(), mac_.data(), mac_.size()) == 0;
-    if (is_own || is_group(frame)) deliver(frame);
-    if (!is_own) return size;
+    if (frame.size() < sizeof mac_ || !link_is_up()) continue;
+    rest = copy_from(frame, room);
+    const ByteSpan head = room.first(frame.size() - rest.size());
+    const bool is_own = std::memcmp(head.data(), mac_.data(), mac_.size()) == 0;
+    if (is_own || is_group(head)) deliver(head, rest);
+    if (!is_own) return frame.size();
   }
   return 0;
 }
 
-bool RingFunction::write(ByteSpan frame, const FrameNote& note) {
+bool RingFunction::write(ByteSpan head, ByteSpan rest, const FrameNote& note) {
   if (!link_is_up()) return false;
-  if (note.is_plain()) return deliver(frame);
-  auto segments = Segments::of(frame, note);
+  if (note.is_plain()) return deliver(head, rest);
+  auto segments = Segments::of(head, note);  // An interface's: it is whole.
   bool is_taken = segments.has_value();
   while (segments) {
     const std::size_t size = segments->next(*packet_);
     if (size == 0) break;
-    is_taken &= deliver(ByteSpan(*packet_).first(size));
+    is_taken &= deliver(ByteSpan(*packet_).first(size), {});
   }
   return is_taken;
 }
 
-bool RingFunction::deliver(ByteSpan frame) {
-  const wire::FrameOwner owner = wire::owner_of(frame);
+bool RingFunction::deliver(ByteSpan head, ByteSpan rest) {
+  const wire::FrameOwner owner = wire::owner_of(head);
   bool is_taken = false;
   for (const auto& member : members_) {
-    if (member->wants(owner)) is_taken |= member->deliver(frame);
+    if (member->wants(owner)) is_taken |= member->deliver(head, rest);
   }
   return is_taken;
+}
+
+void RingFunction::publish() {
+  for (const auto& member : members_) member->publish();
 }
 
 void RingFunction::say_asleep(bool asleep) {

@@ -37,10 +37,14 @@ class RingFunction {
   void leave(int socket);
   std::span<const std::unique_ptr<FunctionMember>> members() const { return members_; }
 
-  /// Returns the size of the next frame of a client, which is now in `room`; 0: there is none.
-  std::size_t read(MutableByteSpan room, FrameNote& note);
+  /// Returns the size of the next frame of a client, which is now in `room`; 0: there is none. Of
+  /// a large RoCE packet the payload, `rest`, is not: it lies in the client's memory, which may
+  /// change it, until `publish`.
+  std::size_t read(MutableByteSpan room, ByteSpan& rest);
   /// Returns false if no client took the frame, or not all of a large one's packets.
-  bool write(ByteSpan frame, const FrameNote& note);
+  bool write(ByteSpan head, ByteSpan rest, const FrameNote& note);
+  /// Clients have what was written for them, and back what was read.
+  void publish();
 
   void say_asleep(bool asleep);
   bool has_work() const;
@@ -48,7 +52,7 @@ class RingFunction {
   void wake_members();
 
  private:
-  bool deliver(ByteSpan frame);
+  bool deliver(ByteSpan head, ByteSpan rest);
   void say_link();
 
   std::string name_;

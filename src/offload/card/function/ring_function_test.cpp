@@ -51,7 +51,10 @@ struct Client {
     std::memcpy(memory, frame.data(), frame.size());
     post(region->send, kAddress, static_cast<std::uint32_t>(frame.size()));
   }
-  std::size_t got() const { return region->receive.done; }
+  std::size_t got() const {
+    member->publish();
+    return region->receive.done;
+  }
   bool was_woken() const {
     std::array<std::byte, 64> message;
     return recv(own.get(), message.data(), message.size(), MSG_DONTWAIT) == sizeof(vnic_message);
@@ -75,13 +78,11 @@ constexpr std::array<std::uint8_t, 6> kElsewhere{2, 0, 0, 0, 0, 9};
 
 class RingFunctionTest : public ::testing::Test {
  protected:
-  std::size_t read() {
-    FrameNote note;
-    return function_.read(room_, note);
-  }
-  bool write(const std::vector<std::byte>& frame) { return function_.write(frame, {}); }
+  std::size_t read() { return function_.read(room_, rest_); }
+  bool write(const std::vector<std::byte>& frame) { return function_.write(frame, {}, {}); }
   RingFunction function_{"nicvf2", "a card"};
   std::array<std::byte, 8192> room_{};
+  ByteSpan rest_;
 };
 
 TEST_F(RingFunctionTest, TheLinkIsUpWhileThereIsAClient) {
@@ -200,7 +201,39 @@ TEST_F(RingFunctionTest, AFloodToItselfLeavesOthersTheirTurn) {
   Client flood(function_, VNIC_WANTS_ALL);
   for (int i = 0; i < 500; ++i) flood.send(frame_to(function_.mac(), 1));
   EXPECT_EQ(read(), 0u);
+  flood.member->publish();
   EXPECT_LT(flood.region->send.done, 500u);
+}
+
+TEST_F(RingFunctionTest, ThePayloadOfALargePacketStaysUntilItIsPublished) {
+  Client client(function_, VNIC_WANTS_ALL), receiver(function_, VNIC_WANTS_ROCE_V1, 1);
+  auto frame = frame_to(kElsewhere, 1 << 14);
+  frame.resize(4200, std::byte{7});
+  client.send(frame);
+  ASSERT_EQ(read(), frame.size());
+  ASSERT_FALSE(rest_.empty());
+  const std::size_t head = frame.size() - rest_.size();
+  EXPECT_EQ(client.region->send.done, 0u);
+  receiver.post_empty(4608);
+  // What the client writes now into what was looked at changes nothing.
+  store_be24(&client.memory[14 + 40 + 5], 9 << 14);
+  EXPECT_TRUE(function_.write(ByteSpan(room_).first(head), rest_, {}));
+  EXPECT_EQ(receiver.got(), 1u);
+  EXPECT_EQ(receiver.region->receive.slots[0].length, frame.size());
+  EXPECT_EQ(std::memcmp(receiver.memory + 4096, frame.data(), frame.size()), 0);
+  client.member->publish();
+  EXPECT_EQ(client.region->send.done, 1u);
+}
+
+TEST_F(RingFunctionTest, OtherLargeFramesAreCopiedWhole) {
+  Client client(function_, VNIC_WANTS_ALL);
+  auto frame = frame_to(kElsewhere, 1);
+  frame.resize(4200, std::byte{7});
+  store_be<std::uint16_t>(&frame[12], 0x88b5);
+  client.send(frame);
+  ASSERT_EQ(read(), frame.size());
+  EXPECT_TRUE(rest_.empty());
+  EXPECT_EQ(std::memcmp(room_.data(), frame.data(), frame.size()), 0);
 }
 
 }  // namespace

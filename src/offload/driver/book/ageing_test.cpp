@@ -17,7 +17,9 @@ struct World {
   TimeNs now = 0;
 
   Age* add(std::uint32_t rule, unsigned seconds) {
-    return ageing.add(rule, &contexts[rule], seconds * kSecond, packets[rule], now);
+    Age* const age = ageing.add(&contexts[rule], seconds * kSecond);
+    age->join(rule, packets[rule], now);
+    return age;
   }
   bool look(TimeNs later) {
     now += later;
@@ -74,6 +76,40 @@ TEST(Ageing, ARemovedRuleIsToldNoMore) {
   void* contexts[4]{};
   EXPECT_EQ(world.ageing.aged(contexts, 4), 1u);
   EXPECT_EQ(contexts[0], &world.contexts[2]);
+}
+
+TEST(Ageing, RulesThatShareAnAgeKeepEachOtherYoung) {
+  World world;
+  Age* const age = world.add(1, 3);
+  age->join(2, world.packets[2], world.now);
+  for (int i = 0; i < 10; ++i) {
+    ++world.packets[1 + i % 2];
+    EXPECT_FALSE(world.look(2 * kSecond));
+  }
+  ++world.packets[2];  // No look sees it before the rule ends.
+  age->leave(2, world.packets[2], world.now);
+  EXPECT_FALSE(world.look(2 * kSecond));
+  ++world.packets[2];
+  EXPECT_TRUE(world.look(kSecond)) << "a rule that has left does not count";
+}
+
+TEST(Ageing, WithoutARuleNothingAges) {
+  World world;
+  Age* const age = world.add(1, 1);
+  age->leave(1, 0, world.now);
+  EXPECT_FALSE(world.look(5 * kSecond));
+  age->join(1, 0, world.now);
+  EXPECT_TRUE(world.look(kSecond));
+}
+
+TEST(Ageing, AnAgeOfNoTimeWaits) {
+  World world;
+  Age* const age = world.add(1, 1);
+  age->timeout = 0;
+  EXPECT_FALSE(world.look(5 * kSecond));
+  age->timeout = 7 * kSecond;
+  EXPECT_FALSE(world.look(kSecond));
+  EXPECT_TRUE(world.look(kSecond));
 }
 
 }  // namespace

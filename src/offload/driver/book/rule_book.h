@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,12 +16,16 @@ namespace verbatim::offload::driver {
 
 struct Age;
 
-/// A rule that a program holds, in a list of those of its port.
-struct HeldRule {
+/// A counter, whichever card it is in: a rule's own one, or one that rules share.
+struct HeldCounter {
   std::uint32_t id = 0;
+  vnic_counter base{};     // What its card had counted at the last query with reset.
+  vnic_counter carried{};  // What cards that have ended had counted since then.
+};
+
+/// A rule that a program holds, with its own counter, in a list of those of its port.
+struct HeldRule : HeldCounter {
   std::uint16_t port = 0;
-  vnic_counter base{};           // What its card had counted at the last query with reset.
-  vnic_counter carried{};        // What cards that have ended had counted since then.
   std::vector<std::byte> bytes;  // Of vnic_rule, as far as it is used.
   bool has_meters = false;
   Age* age = nullptr;  // Null: it does not age.
@@ -59,36 +65,60 @@ class RuleBook {
     command.rule.id = rule.id;
     const auto number = card.post(command);
     if (number) {
+      last_erasure_ = *number;
       ids_.retire(rule.id, *number);
     } else {
       ids_.release(rule.id);
     }
   }
 
+  /// Makes a counter that rules may share: it takes an id, as a rule does. Returns null if there is
+  /// no room.
+  template <typename Card>
+  HeldCounter* make_counter(Card& card) {
+    const auto id = ids_.take(card);
+    if (!id) return nullptr;
+    HeldCounter& counter = shared_[*id];
+    counter = {.id = *id, .base = card.counter(*id)};
+    return &counter;
+  }
+  /// No rule names the counter. One that the card has not erased yet may count there until then.
+  void end_counter(const HeldCounter& counter) {
+    if (last_erasure_) {
+      ids_.retire(counter.id, *last_erasure_);
+    } else {
+      ids_.release(counter.id);
+    }
+    shared_.erase(counter.id);
+  }
+
   /// What was counted since the last query with `reset`, on all cards.
   template <typename Card>
-  static vnic_counter read(const Card& card, HeldRule& rule, bool reset) {
-    const vnic_counter now = card.counter(rule.id);
-    const vnic_counter sum = since(now, rule);
+  static vnic_counter read(const Card& card, HeldCounter& counter, bool reset) {
+    const vnic_counter now = card.counter(counter.id);
+    const vnic_counter sum = since(now, counter);
     if (reset) {
-      rule.base = now;
-      rule.carried = {};
+      counter.base = now;
+      counter.carried = {};
     }
     return sum;
   }
 
   template <typename Card>
-  static vnic_counter read(const Card& card, const HeldRule& rule) {
-    return since(card.counter(rule.id), rule);
+  static vnic_counter read(const Card& card, const HeldCounter& counter) {
+    return since(card.counter(counter.id), counter);
   }
 
   /// Another card takes the place of one that has ended, whose counters can still be read.
   template <typename Card>
   void change(const Card& ended, const Card& card) {
-    for_each([&](HeldRule& rule) {
-      rule.carried = since(ended.counter(rule.id), rule);
-      rule.base = card.counter(rule.id);
-    });
+    const auto carry = [&](HeldCounter& counter) {
+      counter.carried = since(ended.counter(counter.id), counter);
+      counter.base = card.counter(counter.id);
+    };
+    for_each(carry);
+    for (auto& [id, counter] : shared_) carry(counter);
+    last_erasure_.reset();
     ids_.release_all();
   }
 
@@ -121,9 +151,9 @@ class RuleBook {
   }
 
  private:
-  static vnic_counter since(const vnic_counter& now, const HeldRule& rule) {
-    return {rule.carried.packets + now.packets - rule.base.packets,
-            rule.carried.bytes + now.bytes - rule.base.bytes};
+  static vnic_counter since(const vnic_counter& now, const HeldCounter& counter) {
+    return {counter.carried.packets + now.packets - counter.base.packets,
+            counter.carried.bytes + now.bytes - counter.base.bytes};
   }
   void link(HeldRule& rule) {
     rule.next = first_[rule.port];
@@ -137,7 +167,9 @@ class RuleBook {
   }
 
   RuleIds ids_;
-  std::vector<HeldRule*> first_;  // Of each port's list.
+  std::map<std::uint32_t, HeldCounter> shared_;  // By their ids.
+  std::optional<std::uint32_t> last_erasure_;    // The number of its command; none on this card.
+  std::vector<HeldRule*> first_;                 // Of each port's list.
 };
 
 }  // namespace verbatim::offload::driver

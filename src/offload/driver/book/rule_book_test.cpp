@@ -36,6 +36,7 @@ class Card {
     ++executed_;
     if (command.operation == VNIC_INSERT) {
       ASSERT_TRUE(rules_.emplace(command.rule.id, command.rule.priority).second) << "an id in use";
+      shared_[command.rule.id] = command.rule.shared_counter;
     } else {
       rules_.erase(command.rule.id);
     }
@@ -44,8 +45,8 @@ class Card {
     while (!waiting_.empty()) execute_one();
   }
   void count(std::uint32_t id) {
-    ++counters_[id].packets;
-    counters_[id].bytes += 100;
+    add_to(id);
+    if (shared_[id] != 0) add_to(shared_[id] - 1);
   }
   void kill() {
     is_dead_ = true;
@@ -56,10 +57,16 @@ class Card {
   const std::map<std::uint32_t, std::uint32_t>& rules() const { return rules_; }
 
  private:
+  void add_to(std::uint32_t counter) {
+    ++counters_[counter].packets;
+    counters_[counter].bytes += 100;
+  }
+
   std::deque<vnic_command> waiting_;
   std::uint32_t posted_ = 0;
   std::uint32_t executed_ = 0;
   std::map<std::uint32_t, std::uint32_t> rules_;
+  std::map<std::uint32_t, std::uint32_t> shared_;  // By rule: a counter's id + 1.
   std::vector<vnic_counter> counters_ = std::vector<vnic_counter>(kRules);
   bool is_dead_ = false;
 };
@@ -70,7 +77,7 @@ class Program {
   explicit Program(std::uint64_t seed) : random_(seed) {}
 
   void step() {
-    switch (random_.below(10)) {
+    switch (random_.below(12)) {
       case 0:
       case 1:
         return insert();
@@ -85,6 +92,10 @@ class Program {
         return traffic();
       case 8:
         return query(random_.below(2) == 0);
+      case 9:
+        return make_counter();
+      case 10:
+        return end_counter();
       default:
         if (random_.below(8) == 0) card_->kill();
         if (card_->is_dead() && random_.below(2) == 0) replace();
@@ -105,13 +116,27 @@ class Program {
   }
 
  private:
-  struct Held {
-    HeldRule rule;
-    std::uint64_t packets = 0;  // That met the rule.
+  /// What a counter must say.
+  struct Expected {
+    std::uint64_t packets = 0;  // That it has counted.
     std::uint64_t told = 0;     // By queries with reset.
     std::uint64_t last = 0;     // What a query has said.
   };
+  struct Held {
+    HeldRule rule;
+    Expected expected;
+    std::uint32_t shared = 0;  // Number of the counter that it adds to; 0: none.
+  };
+  struct Shared {
+    HeldCounter* counter;
+    Expected expected;
+    std::uint32_t users = 0;
+  };
 
+  template <typename Map>
+  Map::iterator some_of(Map& map) {
+    return std::next(map.begin(), static_cast<std::ptrdiff_t>(random_.below(map.size())));
+  }
   void insert() {
     vnic_command command{};
     command.operation = VNIC_INSERT;
@@ -119,40 +144,72 @@ class Program {
     command.rule.priority = ++numbers_;
     command.rule.action_count = static_cast<std::uint16_t>(random_.below(VNIC_ACTIONS_MAX + 1));
     auto held = std::make_unique<Held>();
-    if (book_.insert(*card_, command, held->rule)) held_.emplace(numbers_, std::move(held));
+    if (!shared_.empty() && random_.below(2) == 0) {
+      const auto shared = some_of(shared_);
+      held->shared = shared->first;
+      command.rule.shared_counter = shared->second.counter->id + 1;
+    }
+    if (!book_.insert(*card_, command, held->rule)) return;
+    if (held->shared != 0) ++shared_.at(held->shared).users;
+    counts_in_[numbers_] = held->shared;
+    held_.emplace(numbers_, std::move(held));
   }
   void erase() {
     if (held_.empty()) return;
-    const auto victim = some();
+    const auto victim = some_of(held_);
     book_.erase(*card_, victim->second->rule);
+    if (victim->second->shared != 0) --shared_.at(victim->second->shared).users;
     held_.erase(victim);
+  }
+  void make_counter() {
+    if (HeldCounter* const made = book_.make_counter(*card_)) {
+      shared_.emplace(++numbers_, Shared{.counter = made, .expected = {}});
+    }
+  }
+  void end_counter() {
+    if (shared_.empty()) return;
+    const auto victim = some_of(shared_);
+    if (victim->second.users != 0) return;
+    book_.end_counter(*victim->second.counter);
+    shared_.erase(victim);
   }
   void traffic() {
     if (card_->is_dead()) return;
     for (const auto& [id, number] : card_->rules()) {
       if (random_.below(3) != 0) continue;
       card_->count(id);
-      if (const auto met = held_.find(number); met != held_.end()) ++met->second->packets;
+      if (const auto met = held_.find(number); met != held_.end()) {
+        ++met->second->expected.packets;
+      }
+      // Also of a rule that the program has erased: the card has not, so far.
+      const auto shared = shared_.find(counts_in_.at(number));
+      if (shared != shared_.end()) ++shared->second.expected.packets;
     }
   }
   void query(bool reset) {
-    if (held_.empty()) return;
-    Held& held = *some()->second;
-    const vnic_counter counted = RuleBook::read(*card_, held.rule, reset);
-    EXPECT_EQ(held.told + counted.packets, held.packets);
-    EXPECT_EQ(counted.bytes, counted.packets * 100);
-    EXPECT_GE(held.told + counted.packets, held.last) << "counters go back";
-    held.last = held.told + counted.packets;
-    if (reset) held.told += counted.packets;
+    if (!held_.empty()) {
+      Held& held = *some_of(held_)->second;
+      query_one(held.rule, held.expected, reset);
+    }
+    if (shared_.empty()) return;
+    Shared& shared = some_of(shared_)->second;
+    query_one(*shared.counter, shared.expected, reset);
   }
-  std::map<std::uint32_t, std::unique_ptr<Held>>::iterator some() {
-    return std::next(held_.begin(), static_cast<std::ptrdiff_t>(random_.below(held_.size())));
+  void query_one(HeldCounter& counter, Expected& expected, bool reset) {
+    const vnic_counter counted = RuleBook::read(*card_, counter, reset);
+    EXPECT_EQ(expected.told + counted.packets, expected.packets);
+    EXPECT_EQ(counted.bytes, counted.packets * 100);
+    EXPECT_GE(expected.told + counted.packets, expected.last) << "counters go back";
+    expected.last = expected.told + counted.packets;
+    if (reset) expected.told += counted.packets;
   }
 
   sim::Random random_;
   RuleBook book_{kRules, kPorts};
   std::unique_ptr<Card> card_ = std::make_unique<Card>();
   std::map<std::uint32_t, std::unique_ptr<Held>> held_;  // By the rules' priorities.
+  std::map<std::uint32_t, Shared> shared_;
+  std::map<std::uint32_t, std::uint32_t> counts_in_;  // The counter that each rule ever added to.
   std::uint32_t numbers_ = 0;
 };
 

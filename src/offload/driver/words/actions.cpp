@@ -35,6 +35,31 @@ bool meter(Port& port, std::uint32_t number, vnic_rule& rule) {
   return found != port.meters.end() && add(rule, VNIC_ACTION_METER, 0, found->second->wanted.id);
 }
 
+/// An action that rules share. A rule has one counter besides its own, and one age.
+bool name_shared(const Port& port, const void* handle, vnic_rule& rule, Beside& beside) {
+  const std::lock_guard lock(port.device->rules_lock);
+  rte_flow_action_handle* const action = port.shared_action(handle);
+  if (action == nullptr) return false;
+  const auto is_alike = [action](const rte_flow_action_handle* other) {
+    return (action->counter != nullptr && other->counter != nullptr) ||
+           (action->age != nullptr && other->age != nullptr);
+  };
+  if (std::ranges::any_of(beside.shared, is_alike)) return false;
+  if (action->age != nullptr && beside.age_timeout != 0) return false;
+  beside.shared.push_back(action);
+  if (action->counter != nullptr) rule.shared_counter = action->counter->id + 1;
+  return action->meter == nullptr || add(rule, VNIC_ACTION_METER, 0, action->meter->wanted.id);
+}
+
+/// The rule has no age of rules that share it.
+bool age(const rte_flow_action_age& said, Beside& beside) {
+  beside.age_timeout = said.timeout * kSecond;
+  beside.age_context = said.context;
+  return beside.age_timeout != 0 && std::ranges::all_of(beside.shared, [](const auto* other) {
+           return other->age == nullptr;
+         });
+}
+
 /// The rules of a tunnel are in a group of its own.
 bool jump(std::uint32_t group, std::uint16_t group_of_tunnel, vnic_rule& rule) {
   if (group >= kGroups) return false;
@@ -153,9 +178,9 @@ bool translate(Port& port, const rte_flow_action& action, vnic_rule& rule, Besid
     case RTE_FLOW_ACTION_TYPE_METER:
       return meter(port, conf<rte_flow_action_meter>(action).mtr_id, rule);
     case RTE_FLOW_ACTION_TYPE_AGE:
-      beside.age_timeout = conf<rte_flow_action_age>(action).timeout * kSecond;
-      beside.age_context = conf<rte_flow_action_age>(action).context;
-      return beside.age_timeout != 0;
+      return age(conf<rte_flow_action_age>(action), beside);
+    case RTE_FLOW_ACTION_TYPE_INDIRECT:
+      return name_shared(port, action.conf, rule, beside);
     default:
       return rule.domain == VNIC_DOMAIN_TRANSFER && translate_tunnel(action, rule);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bit>
+#include <vector>
 
 #include <rte_flow.h>
 
@@ -19,7 +20,8 @@ constexpr auto kTunnelItem = std::bit_cast<rte_flow_item_type>(-78);
 struct Beside {
   TimeNs age_timeout = 0;  // 0: it does not age.
   void* age_context = nullptr;
-  std::uint16_t group_of_tunnel = 0;  // To which a jump goes; 0: as it says.
+  std::uint16_t group_of_tunnel = 0;            // To which a jump goes; 0: as it says.
+  std::vector<rte_flow_action_handle*> shared;  // Handles that the rule names.
 };
 
 /// Translates actions of a rule of the port. Returns null, or the action that the card does not
