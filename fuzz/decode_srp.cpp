@@ -24,7 +24,7 @@ void check_codecs(ByteSpan bytes) {
   if (const auto one = srp::decode_management(bytes))
     VERBATIM_ASSERT(srp::decode_management(srp::encode(*one)) == *one);
   if (const auto one = srp::decode_response(bytes); one && one->sense.size() <= 28)
-    VERBATIM_ASSERT(srp::encode(*one).size() <= srp::ResponseBytes::capacity());
+    VERBATIM_ASSERT(srp::encode(*one).size() <= srp::ResponseBytes::kBytesMax);
   srp::BufferFault fault;
   if (const auto command = srp::decode_command(bytes, 68, fault)) {
     for (const srp::Buffer* const buffer : {&command->out, &command->in})

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "ulp/engine/slots.h"
 
@@ -15,12 +16,13 @@ class Loans {
  public:
   Loan& at(Tag tag) {
     const std::size_t index = raw(tag) & 0xffff;
-    while (index >= loans_.size()) loans_.emplace_back();
-    return loans_[index];
+    if (index >= loans_.size()) loans_.resize(index + 1);
+    if (loans_[index] == nullptr) loans_[index] = std::make_unique<Loan>();
+    return *loans_[index];
   }
 
  private:
-  std::deque<Loan> loans_;
+  std::vector<std::unique_ptr<Loan>> loans_;
 };
 
 }  // namespace verbatim::ulp::backstore

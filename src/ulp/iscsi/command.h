@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -73,6 +74,38 @@ struct Command {
 
   // iSCSI over TCP: Data-In or R2T PDUs that were sent; the R2T that is out.
   std::uint32_t sent_sn = 0, data_sn = 0, transfer_tag = 0, r2t_end = 0;
+
+  Command* next = nullptr;  // Of `TaskTags`.
+};
+
+/// Commands that have no response yet, by the initiator's task tags. Initiators number them from
+/// some place on, so few have the same low bits.
+class TaskTags {
+ public:
+  explicit TaskTags(std::uint32_t commands) : first_(std::bit_ceil(commands)) {}
+
+  /// Null: there is none.
+  Command* find(std::uint32_t tag) const {
+    Command* command = first_[place_of(tag)];
+    while (command != nullptr && command->task_tag != tag) command = command->next;
+    return command;
+  }
+  void add(Command& command) {
+    Command*& first = first_[place_of(command.task_tag)];
+    command.next = first;
+    first = &command;
+  }
+  /// Requires that it was added.
+  void remove(const Command& command) {
+    Command** at = &first_[place_of(command.task_tag)];
+    while (*at != &command) at = &(*at)->next;
+    *at = command.next;
+  }
+
+ private:
+  std::size_t place_of(std::uint32_t tag) const { return tag & (first_.size() - 1); }
+
+  std::vector<Command*> first_;  // By the tag's low bits.
 };
 
 }  // namespace verbatim::ulp::iscsi

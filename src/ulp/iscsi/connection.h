@@ -120,8 +120,10 @@ class Connection : public storage::Session, public SessionConnection {
   struct FullFeature {
     FullFeature(Sessions::Session& session, std::uint16_t count, std::span<const Slice> memory)
         : commands(count),
+          tags(count),
           tasks(session.nexus, session.target->port(), session.units, count, memory) {}
     Slots<Command> commands;
+    TaskTags tags;
     scsi::TaskSet tasks;
     std::vector<Tag> moved, failed;  // Fetches that the task set does not know of yet.
     std::vector<Managing> managing;

@@ -74,12 +74,7 @@ void set_residual(std::int64_t residual, ResponseHeader& header) {
 }  // namespace
 
 Command* Connection::find_command(std::uint32_t task_tag) {
-  Command* found = nullptr;
-  if (full_ == nullptr) return found;
-  full_->commands.for_each([&](Command& one) {
-    if (one.task_tag == task_tag) found = &one;
-  });
-  return found;
+  return full_ == nullptr ? nullptr : full_->tags.find(task_tag);
 }
 
 /// Whether data may come with a command, or after it without an R2T (RFC 7143, 13.10 and 13.11).
@@ -133,7 +128,7 @@ void Connection::on_command(const RequestHeader& header, ByteSpan data,
                                              .data_out_bytes = header.has(kWrites) ? expected : 0,
                                              .data_in_bytes = header.has(kReads) ? expected : 0},
                                             sessions().task_output());
-  if (has_begun) return;
+  if (has_begun) return full_->tags.add(*command);
   --full_->open;
   give_back(*command);
   refuse_command(header, scsi::Status::task_set_full, out);
@@ -245,6 +240,7 @@ void Connection::respond(const scsi::Respond& respond, Output& out) {
   Command* const command = full_->commands.find(Tag{static_cast<std::uint32_t>(respond.request)});
   if (command == nullptr) return;
   --full_->open;
+  full_->tags.remove(*command);
   command->task = respond.task;
   ResponseHeader answer{.opcode = Opcode::scsi_response,
                         .status = static_cast<std::uint8_t>(respond.status),
@@ -299,6 +295,7 @@ void Connection::act(const scsi::Action& action, Output& out) {
                    const Tag tag{static_cast<std::uint32_t>(one.request)};
                    if (Command* const command = full_->commands.find(tag)) {
                      --full_->open;
+                     full_->tags.remove(*command);
                      give_back(*command);
                    }
                  },

@@ -140,6 +140,23 @@ TEST(IscsiConnection, WriteIsAskedForBehindItsImmediateData) {
   EXPECT_EQ(target.disk[1023], std::byte{'x'});
 }
 
+/// The initiator may have a response before this side knows that it has left.
+TEST(IscsiConnection, ATaskTagIsFreeWithItsResponse) {
+  TargetBench target;
+  TcpBench tcp(target, 1);
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 1, 0)), "store");
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 1, 1)), "3f 80 07 00");  // It is under way.
+  EXPECT_EQ(tcp.store(), "25 80, 21 80");
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 1, 2)), "store");
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 257, 3)), "store");  // Of the same low bits.
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 1, 4)), "3f 80 07 00");
+  EXPECT_EQ(tcp.store(), "25 80, 21 80");
+  EXPECT_EQ(tcp.last.task_tag, 1u);
+  EXPECT_EQ(tcp.ask(TcpBench::command(false, 257, 5)), "3f 80 07 00");
+  EXPECT_EQ(tcp.store(), "25 80, 21 80");
+  EXPECT_EQ(tcp.last.task_tag, 257u);
+}
+
 /// RFC 7143, 4.2.2.1: what is not in the window is ignored.
 TEST(IscsiConnection, CommandsOutOfTheWindowAreIgnored) {
   TargetBench target;

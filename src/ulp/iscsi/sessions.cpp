@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,7 +33,6 @@ Sessions::Sessions(const Limits& limits, std::span<const Slice> memory, Random r
   VERBATIM_ASSERT(memory_.size() >= limits_.sessions);
   for (std::uint32_t i = limits_.stashes; i-- > 0;)
     stashes_.push_back(&stash_memory_[std::size_t{i} * kStashBytes]);
-  arena_.reserve(kHeaderArenaBytes);
 }
 
 Result<Target*> Sessions::add(Target target) {
@@ -116,12 +116,15 @@ void Sessions::give_back_stash(std::byte* stash) {
 }
 
 ByteSpan Sessions::add_header(ByteSpan first, ByteSpan second, ByteSpan third, ByteSpan fourth) {
-  const std::size_t begin = arena_.size();
+  const std::size_t begin = arena_bytes_;
   VERBATIM_ASSERT(begin + first.size() + second.size() + third.size() + fourth.size() <=
                   kHeaderArenaBytes);
-  for (const ByteSpan part : {first, second, third, fourth})
-    arena_.insert(arena_.end(), part.begin(), part.end());
-  return ByteSpan(arena_).subspan(begin);
+  for (const ByteSpan part : {first, second, third, fourth}) {
+    if (part.empty()) continue;
+    std::memcpy(&arena_[arena_bytes_], part.data(), part.size());
+    arena_bytes_ += part.size();
+  }
+  return {&arena_[begin], arena_bytes_ - begin};
 }
 
 }  // namespace verbatim::ulp::iscsi

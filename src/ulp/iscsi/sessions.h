@@ -88,8 +88,8 @@ class Sessions final : public TargetList {
   std::uint32_t free_stashes() const { return static_cast<std::uint32_t>(stashes_.size()); }
 
   /// Headers of one input's messages: the driver has copied them before the next one.
-  bool has_header_room() const { return arena_.size() + kHeaderBytesMax <= kHeaderArenaBytes; }
-  void clear_headers() { arena_.clear(); }
+  bool has_header_room() const { return arena_bytes_ + kHeaderBytesMax <= kHeaderArenaBytes; }
+  void clear_headers() { arena_bytes_ = 0; }
   ByteSpan add_header(ByteSpan first, ByteSpan second, ByteSpan third, ByteSpan fourth = {});
   scsi::TaskOutput& task_output() { return task_output_; }
 
@@ -104,7 +104,8 @@ class Sessions final : public TargetList {
   std::vector<std::unique_ptr<Session>> sessions_;  // By nexus; null: free.
   std::unique_ptr<std::byte[]> stash_memory_;
   std::vector<std::byte*> stashes_;  // Free ones.
-  std::vector<std::byte> arena_;
+  std::unique_ptr<std::byte[]> arena_ = std::make_unique<std::byte[]>(kHeaderArenaBytes);
+  std::size_t arena_bytes_ = 0;
   scsi::TaskOutput task_output_;  // Empty between inputs.
 };
 

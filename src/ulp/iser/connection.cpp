@@ -35,7 +35,8 @@ storage::Verdict Service::on_meeting(const Meeting& meeting, TimeNs now) {
   return storage::Accept{.session = std::make_unique<Connection>(std::move(setup), may_invalidate),
                          .private_data = to_private_data(answer),
                          .sizes = {.receives = sessions_.limits().window + kUnexpected,
-                                   .receive_bytes = Connection::kReceiveBytes},
+                                   .receive_bytes = Connection::kReceiveBytes,
+                                   .inline_bytes = Connection::kHeadersBytes},
                          .replaces = {}};
 }
 

@@ -212,6 +212,12 @@ TEST(IserTarget, DiscoveryThatIsRefusedIsToldSo) {
   EXPECT_EQ(bench.done(), "login refused: SessionType=Other: Normal or Discovery is expected");
 }
 
+/// A header of the driver's buffers would be copied there, and need a completion to come back.
+TEST(IserTarget, ResponsesWithoutDataFitInline) {
+  const IserBench bench;
+  EXPECT_GE(bench.accept.sizes.inline_bytes, Connection::kHeadersBytes);
+}
+
 TEST(IserTarget, NoReadsAreRefused) {
   iscsi::TargetBench bench;
   Service service(*bench.sessions);

@@ -28,6 +28,7 @@ Tag Connection::tag_of(const Request& request) {
 }
 
 std::optional<const char*> Connection::carry_out(std::span<const Work> work) {
+  if (work.empty()) return answer();
   Chain chain;
   const char* disconnect = nullptr;
   for (const Work& one : work) {
@@ -50,13 +51,15 @@ std::optional<const char*> Connection::carry_out_one(const Request& request) {
 }
 
 std::optional<const char*> Connection::resume() {
+  if (kept_.empty()) return answer();
   Chain chain;
   post_kept(chain);
   post(chain);
   return answer();
 }
 
-void Connection::put(Chain& chain, const Request& request) {
+template <typename One>
+void Connection::put(Chain& chain, const One& request) {
   Progress progress;
   if (!kept_.empty() || is_closed_) return keep(request, progress);
   if (add(chain, request, progress) == Added::part) keep(request, progress);
@@ -112,7 +115,8 @@ void Connection::add_slices(Chain& chain, ibv_send_wr& request,
 void Connection::end_request(ibv_send_wr& request, Tag tag, std::uint32_t header) {
   const bool is_owed = tag != kNoTag || header != kNoHeader;
   if (is_owed) {
-    const auto at = (owed_first_ + owed_count_++) % owed_.size();
+    std::size_t at = owed_first_ + owed_count_++;
+    if (at >= owed_.size()) at -= owed_.size();
     owed_[at] = {WorkId::decode(request.wr_id).value, tag, header};
   }
   if (!is_owed && ++unsignaled_ < std::max(setup_.depth / 4, 1u)) return;
@@ -122,7 +126,7 @@ void Connection::end_request(ibv_send_wr& request, Tag tag, std::uint32_t header
 
 Connection::Owed Connection::pop_owed() {
   const Owed owed = owed_[owed_first_];
-  owed_first_ = (owed_first_ + 1) % static_cast<std::uint32_t>(owed_.size());
+  if (++owed_first_ == owed_.size()) owed_first_ = 0;
   --owed_count_;
   if (owed.header != kNoHeader) {
     const Slice buffer = setup_.headers->at(owed.header);

@@ -130,7 +130,9 @@ class Connection {
 
   static Tag tag_of(const Request& request);
   std::optional<const char*> carry_out_one(const Request& request);
-  void put(Chain& chain, const Request& request);
+  /// Of one of the requests' kinds, or `Request`.
+  template <typename One>
+  void put(Chain& chain, const One& request);
   void keep(const Request& request, const Progress& progress);
   void post_kept(Chain& chain);
   Added add(Chain& chain, const Request& request, Progress& progress);

@@ -1,6 +1,7 @@
 #include "ulp/scsi/cdb.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace verbatim::ulp::scsi {
 
@@ -295,8 +296,7 @@ bool has_actions(std::uint8_t opcode) {
 std::expected<Cdb, Sense> decode_cdb(ByteSpan bytes) {
   if (bytes.empty()) return std::unexpected(illegal_request(SenseCode::invalid_operation_code));
   Cdb cdb;
-  std::ranges::transform(bytes.first(std::min(bytes.size(), Cdb::kBytesMax)), cdb.bytes.begin(),
-                         [](std::byte byte) { return std::to_integer<std::uint8_t>(byte); });
+  std::memcpy(cdb.bytes.data(), bytes.data(), std::min(bytes.size(), Cdb::kBytesMax));
   const std::uint8_t opcode = cdb.bytes[0];
   cdb.format = find_format(opcode, cdb.bytes[1] & 0x1f);
   if (cdb.format == nullptr) {

@@ -1,6 +1,7 @@
 #include "ulp/scsi/task_set.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/assert.h"
 #include "base/overloaded.h"
@@ -39,7 +40,7 @@ bool TaskSet::begin(const Request& request, TaskOutput& out) {
   if (task->unit != nullptr) task->begun = task->unit->on_begin(nexus_);
   // Longer ones are unknown commands anyway.
   task->cdb_bytes = static_cast<std::uint8_t>(std::min(request.cdb.size(), task->cdb.size()));
-  std::ranges::copy(request.cdb.first(task->cdb_bytes), task->cdb.begin());
+  std::memcpy(task->cdb.data(), request.cdb.data(), task->cdb_bytes);
   task->attribute = request.attribute;
   task->data_out_bytes = request.data_out_bytes;
   task->data_in_bytes = request.data_in_bytes;

@@ -92,7 +92,7 @@ class Channel final : public storage::Session {
   void drop(Request& request, storage::Output& out);
   void begin(Request& request, storage::Output& out);
   void on_table(bool is_whole, storage::Output& out);
-  void start_waiting(storage::Output& out);
+  bool start_waiting(storage::Output& out);
   void give_receive(Request& request, storage::Output& out);
   void on_management(const TaskManagement& wanted, storage::Output& out);
   bool abort_waiting(const TaskManagement& wanted);

@@ -105,18 +105,21 @@ bool Channel::can_start(const Request& request) const {
 }
 
 /// The task set takes requests in the order in which they came; a second one with a table waits
-/// until the first is over.
-void Channel::start_waiting(Output& out) {
+/// until the first is over. Returns whether one waits no more.
+bool Channel::start_waiting(Output& out) {
+  bool has_begun = false;
   while (!waiting_.empty() && out.has_room() && setup_.ports->task_output().has_room()) {
     Request& request = *requests_.find(waiting_.front());
-    if (!request.is_aborted && !can_start(request)) return;
+    if (!request.is_aborted && !can_start(request)) break;
     waiting_.pop_front();
+    has_begun = true;
     if (request.is_aborted) {
       drop(request, out);
     } else {
       start(request, out);
     }
   }
+  return has_begun;
 }
 
 /// It ends without an answer.

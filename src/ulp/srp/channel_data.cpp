@@ -51,6 +51,7 @@ std::span<const Slice> Channel::take_slices(std::uint32_t bytes, std::vector<Sli
 
 /// Returns false if `out` has no room for all of it.
 bool Channel::continue_move(Output& out) {
+  if (move_.left == 0) return true;
   Request* const request = requests_.find(move_.request);
   if (request == nullptr || is_over_) move_ = {};
   for (; move_.left > 0; ++move_.range, move_.range_offset = 0) {
@@ -159,9 +160,7 @@ void Channel::pump(Output& out) {
   for (;;) {
     if (!carry_out(out)) return static_cast<void>(out.more = true);
     if (is_over_) return;
-    const std::size_t before = waiting_.size();
-    start_waiting(out);
-    if (waiting_.size() == before) break;
+    if (!start_waiting(out)) break;
   }
   if (!out.has_room()) return static_cast<void>(out.more = true);
   ask_for_credits(out);

@@ -136,12 +136,10 @@ void Runner::carry_out_once(Peer& peer, TimeNs now) {
   next_ = std::min(next_, std::max(peer.session->deadline(), now));
 }
 
+/// Each may cause more of them.
 void Runner::serve_answers(TimeNs now) {
-  while (!inbox_.answers.empty()) {
-    const Answer answer = inbox_.answers.front();
-    inbox_.answers.pop_front();
-    on_answer(answer, now);
-  }
+  for (std::size_t i = 0; i < inbox_.answers.size(); ++i) on_answer(Answer(inbox_.answers[i]), now);
+  inbox_.answers.clear();
 }
 
 void Runner::on_answer(const Answer& answer, TimeNs now) {

@@ -100,7 +100,7 @@ class Runner final : public rdma::Handler, public service::Source {
     void on_stored(Tag tag, storage::StoreStatus status) override {
       answers.push_back({tag, status, {}, false});
     }
-    std::deque<Answer> answers;
+    std::vector<Answer> answers;
   };
   struct Waiting {
     Peer* peer = nullptr;
@@ -141,7 +141,7 @@ class Runner final : public rdma::Handler, public service::Source {
   };
   std::vector<Unit> units_;  // By id, which is not used again.
   std::map<rdma::ListenerId, Served> services_;
-  std::deque<std::unique_ptr<Peer>> peers_;    // By the connection's number.
+  std::vector<std::unique_ptr<Peer>> peers_;   // By the connection's number.
   std::vector<std::unique_ptr<Peer>> ending_;  // Their stores have not answered yet.
   Slots<Use> uses_{kUsesMax};
   Inbox inbox_;

@@ -55,7 +55,8 @@ void Initiator::begin(TimeNs now, InitiatorOutput& out) {
                     .private_data = to_private_data(flags),
                     .sizes = {.sends = settings_.commands * 2u + kUnexpected,
                               .receives = settings_.commands + kUnexpected,
-                              .receive_bytes = Connection::kReceiveBytes}});
+                              .receive_bytes = Connection::kReceiveBytes,
+                              .inline_bytes = Connection::kHeadersBytes}});
 }
 
 storage::Failure Initiator::on_rejected(Channel, int reason, ByteSpan) {

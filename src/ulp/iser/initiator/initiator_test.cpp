@@ -35,6 +35,7 @@ class Bench final : public storage::InitiatorBench {
     engine.begin(0, out_);
     EXPECT_EQ(out_.connect.size(), 1u);
     EXPECT_EQ(std::to_integer<unsigned>(out_.connect[0].private_data[0]), 0xc0u);
+    EXPECT_GE(out_.connect[0].sizes.inline_bytes, Connection::kHeadersBytes);  // A command.
     out_.clear();
     engine.on_established(Channel{0}, {}, 0, out_);
     login = printed();

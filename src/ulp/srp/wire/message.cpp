@@ -80,11 +80,6 @@ std::int64_t residual_of(std::uint8_t flags, std::uint8_t over, std::uint8_t und
   return (flags & under) != 0 ? -bytes : 0;
 }
 
-template <typename Bytes>
-void append(Bytes& out, ByteSpan bytes) {
-  for (const std::byte byte : bytes) out.push(byte);
-}
-
 }  // namespace
 
 std::optional<Opcode> opcode_of(ByteSpan message) {
@@ -170,10 +165,10 @@ ResponseBytes encode(const Response& response) {
   store_be(&head[32], response.code ? 4U : 0U);
   head[18] = std::byte{flags};
   ResponseBytes out;
-  append(out, head);
+  out.add(head);
   if (response.code)
-    append(out, std::array{std::byte{}, std::byte{}, std::byte{}, std::byte{raw(*response.code)}});
-  append(out, response.sense);
+    out.add(std::array{std::byte{}, std::byte{}, std::byte{}, std::byte{raw(*response.code)}});
+  out.add(response.sense);
   return out;
 }
 
@@ -207,8 +202,8 @@ ResponseBytes encode_request(Opcode opcode, std::uint32_t number, std::uint64_t 
   store_be(&head[20], lun);
   store_be(&head[28], static_cast<std::uint32_t>(sense.size()));
   ResponseBytes out;
-  append(out, ByteSpan(head).first(opcode == Opcode::event_request ? head.size() : kTagEnd));
-  append(out, sense);
+  out.add(ByteSpan(head).first(opcode == Opcode::event_request ? head.size() : kTagEnd));
+  out.add(sense);
   return out;
 }
 

@@ -2,10 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
+#include "base/assert.h"
 #include "base/bytes.h"
-#include "base/inplace_vector.h"
 #include "base/types.h"
 #include "ulp/engine/slice.h"
 
@@ -114,7 +115,22 @@ struct Response {
   ByteSpan sense{};
 };
 /// With its data: a code or sense, of at most 32 bytes.
-using ResponseBytes = InplaceVector<std::byte, Response::kSize + 4 + 32>;
+class ResponseBytes {
+ public:
+  static constexpr std::size_t kBytesMax = Response::kSize + 4 + 32;
+  void add(ByteSpan bytes) {
+    VERBATIM_ASSERT(bytes.size() <= kBytesMax - size_);
+    if (!bytes.empty()) std::memcpy(&bytes_[size_], bytes.data(), bytes.size());
+    size_ += bytes.size();
+  }
+  std::size_t size() const { return size_; }
+  const std::byte* begin() const { return bytes_.data(); }
+  const std::byte* end() const { return bytes_.data() + size_; }
+
+ private:
+  std::array<std::byte, kBytesMax> bytes_{};
+  std::size_t size_ = 0;
+};
 ResponseBytes encode(const Response& response);
 /// None: shorter than it says. The sense points into the message.
 std::optional<Response> decode_response(ByteSpan message);
