@@ -26,6 +26,7 @@ UnitSettings settings(unsigned bits) {
   settings.can_unmap = (bits & 2) != 0;
   settings.can_unmap_by_write_same = (bits & 4) != 0;
   settings.is_read_only = (bits & 8) != 0;
+  settings.can_set_port_groups = (bits & 16) != 0;
   return settings;
 }
 

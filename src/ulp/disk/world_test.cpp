@@ -16,18 +16,47 @@ namespace verbatim::ulp::disk {
 namespace {
 
 constexpr int kSeeds = 100, kAsks = 100;
+/// Where the paths lead.
+const SocketAddress kPlaces[] = {*SocketAddress::parse("10.0.0.1", 4420),
+                                 *SocketAddress::parse("10.0.0.2", 4420)};
+
+/// Port groups of a unit that is shown by ports 1 and 2, each in a group of its own.
+struct TwoPorts {
+  /// At least one stays usable, or is so a little later.
+  void shake(sim::Random& random) {
+    using State = scsi::AccessState;
+    constexpr State kStates[] = {State::optimized, State::non_optimized, State::standby,
+                                 State::unavailable, State::offline};
+    if (random.below(100) != 0) return;
+    std::vector<scsi::PortGroup> now;
+    for (const std::uint16_t port : {std::uint16_t{1}, std::uint16_t{2}})
+      now.push_back({.id = port,
+                     .state = kStates[random.below(std::size(kStates))],
+                     .ports = {{.port = port}}});
+    groups->set(std::move(now));
+  }
+  std::shared_ptr<scsi::PortGroups> groups =
+      std::make_shared<scsi::PortGroups>(std::vector<std::uint16_t>{1, 2});
+};
 
 class IserTarget final : public WorldTarget {
  public:
   explicit IserTarget(std::uint64_t seed)
-      : bench_({.sessions = 8, .window = 5, .stashes = 4, .initial_r2t = seed % 2 == 0}) {
-    auto made = *iscsi::Target::create("iqn.2026-01.test:t2");
-    EXPECT_TRUE(made.add(3, unit_));
-    auto* const target = *bench_.sessions->add(std::move(made));
-    target->admit_any();
-    if (seed % 3 == 0) target->set_authentication({.initiator = credentials_, .target = {}});
+      : bench_({.sessions = 8, .window = 5, .stashes = 4, .initial_r2t = seed % 2 == 0}),
+        changes_access_(seed % 5 < 2) {
+    for (const std::uint16_t port : {std::uint16_t{1}, std::uint16_t{2}}) {
+      auto made = *iscsi::Target::create("iqn.2026-01.test:t2", port, port);
+      iscsi::TargetSettings settings{.admits_any = true, .portals = {kPlaces[port - 1]}};
+      if (seed % 3 == 0) settings.authentication = {.initiator = credentials_, .target = {}};
+      made.set(std::move(settings));
+      EXPECT_TRUE(made.add(3, unit_));
+      EXPECT_TRUE(bench_.sessions->add(std::move(made)));
+    }
   }
   storage::Service& service_of(std::uint32_t) override { return service_; }
+  void shake(sim::Random& random) override {
+    if (changes_access_) access_.shake(random);
+  }
   std::span<std::byte> disk() override { return bench_.disk; }
   std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch,
                                                 std::uint32_t path) override {
@@ -44,7 +73,13 @@ class IserTarget final : public WorldTarget {
  private:
   const iscsi::Credentials credentials_{"bob", "secretofbob12"};
   iscsi::TargetBench bench_;
-  scsi::LogicalUnit unit_{storage::UnitId{7}, {.serial = "42"}, iscsi::TargetBench::settings()};
+  const bool changes_access_;
+  TwoPorts access_;
+  scsi::LogicalUnit unit_{storage::UnitId{7},
+                          {.serial = "42"},
+                          iscsi::TargetBench::settings(),
+                          std::make_shared<scsi::Reservations>(),
+                          access_.groups};
   iser::Service service_{*bench_.sessions};
 };
 
@@ -88,8 +123,6 @@ class NvmeTarget final : public WorldTarget {
     subsystem_->set(settings_);
     target_.refresh(*subsystem_);
   }
-  static inline const SocketAddress kPlaces[] = {*SocketAddress::parse("10.0.0.1", 4420),
-                                                 *SocketAddress::parse("10.0.0.2", 4420)};
   const std::uint16_t entries_;
   const bool tells_access_;
   std::array<nvmeof::AccessState, 2> states_{nvmeof::AccessState::optimized,
@@ -102,23 +135,40 @@ class NvmeTarget final : public WorldTarget {
 
 class SrpTarget final : public WorldTarget {
  public:
-  explicit SrpTarget(std::uint64_t) {
-    for (const std::uint32_t path : {0u, 1u}) bench_.port->admit(initiator_of(path));
+  explicit SrpTarget(std::uint64_t seed) : changes_access_(seed % 5 < 2) {
+    for (const std::uint32_t path : {0u, 1u}) {
+      srp::Port made(port_of(path), "port", static_cast<std::uint16_t>(path + 1));
+      EXPECT_TRUE(made.add(0, unit_));
+      made.admit(initiator_of(path));
+      EXPECT_TRUE(bench_.ports->add(std::move(made)));
+    }
   }
   storage::Service& service_of(std::uint32_t) override { return service_; }
+  void shake(sim::Random& random) override {
+    if (changes_access_) access_.shake(random);
+  }
   std::span<std::byte> disk() override { return bench_.disk; }
   std::unique_ptr<storage::Initiator> initiator(const storage::PeerMemory& scratch,
                                                 std::uint32_t path) override {
     return std::make_unique<srp::Initiator>(
-        srp::InitiatorSettings{.initiator = initiator_of(path), .target = srp::port_id(2)},
-        scratch);
+        srp::InitiatorSettings{.initiator = initiator_of(path), .target = port_of(path)}, scratch);
   }
 
  private:
   static srp::PortId initiator_of(std::uint32_t path) {
     return srp::port_id(static_cast<std::uint8_t>(100 + path));
   }
+  static srp::PortId port_of(std::uint32_t path) {
+    return srp::port_id(static_cast<std::uint8_t>(50 + path));
+  }
+  const bool changes_access_;
   srp::TargetBench bench_{{.channels = 8, .channels_per_session = 1, .requests = 8}};
+  TwoPorts access_;
+  scsi::LogicalUnit unit_{storage::UnitId{7},
+                          {},
+                          srp::TargetBench::settings(),
+                          std::make_shared<scsi::Reservations>(),
+                          access_.groups};
   srp::Service service_{*bench_.ports};
 };
 

@@ -18,11 +18,12 @@ Result<void> check_name(const std::string& name) {
 
 }  // namespace
 
-Result<Target> Target::create(const std::string& name, std::uint16_t tag) {
+Result<Target> Target::create(const std::string& name, std::uint16_t tag, std::uint16_t port) {
   if (auto checked = check_name(name); !checked) return std::unexpected(checked.error());
   Target target;
   target.port_.device_name = name;
   target.port_.tag = tag;
+  target.port_.id = port;
   return target;
 }
 

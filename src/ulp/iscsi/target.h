@@ -34,8 +34,9 @@ struct TargetSettings {
 /// One target, or one of its portal groups. Nobody may log in until one is admitted.
 class Target final {
  public:
-  /// EINVAL: no iSCSI name.
-  static Result<Target> create(const std::string& name, std::uint16_t tag = 1);
+  /// `port`: its relative identifier, which no other port of its units has. EINVAL: no iSCSI name.
+  static Result<Target> create(const std::string& name, std::uint16_t tag = 1,
+                               std::uint16_t port = 1);
 
   /// `Sessions::refresh` tells the sessions that are there.
   void set(TargetSettings settings) { settings_ = std::move(settings); }

@@ -58,7 +58,7 @@ void ClientConnection::on_record(Lent record, Output& out) {
     return pools_.records.give_back(record);
   }
   Call& call = *calls_.take();
-  call.lists = std::make_unique<Call::Lists>();
+  call.lists = spare_.take();
   ++counts_.calls;
   call.rpc = *rpc;
   call.record = record;
@@ -94,8 +94,10 @@ bool ClientConnection::resume(Output& out) {
 
 /// Memory for what the reply brings beyond a SEND. False: there is none at the moment.
 bool ClientConnection::start(Call& call, Output& out) {
-  call.lists->header = {
-      .xid = call.rpc.xid, .credits = options_.calls_max, .procedure = Procedure::msg};
+  Header& header = call.lists->header;
+  header.clear();
+  header.xid = call.rpc.xid;
+  header.credits = options_.calls_max;
   DataItems& results = call.shape.results;
   std::uint32_t data = 0;
   for (const DataItem& result : results) data += padded(result.bytes);
@@ -108,7 +110,7 @@ bool ClientConnection::start(Call& call, Output& out) {
   if (!pools_.chunks.take(chunks, call.chunks)) return false;
   call.reply_offset = data;
   if (chunks > 0) offer_results(call);
-  if (chunks > data) offer_segments(call, data, reply, call.lists->header.reply.emplace());
+  if (chunks > data) offer_segments(call, data, reply, header.reply.emplace());
   send(call, out);
   return true;
 }
@@ -287,7 +289,7 @@ void ClientConnection::release_if_over(Call& call) {
   if (call.state != State::over) return;
   pools_.chunks.give_back(call.chunks);
   if (!call.is_send_done) return;
-  call.lists.reset();
+  spare_.give_back(std::move(call.lists));
   calls_.give_back(call);
 }
 

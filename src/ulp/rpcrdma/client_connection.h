@@ -7,6 +7,7 @@
 
 #include "ulp/engine/slots.h"
 #include "ulp/rpcrdma/assembly.h"
+#include "ulp/rpcrdma/call_lists.h"
 #include "ulp/rpcrdma/connection.h"
 #include "ulp/rpcrdma/data_items.h"
 
@@ -43,12 +44,7 @@ class ClientConnection final : public Connection {
   };
   struct Call {
     State state{};
-    /// Apart, for they are long: a client without open calls has no memory for them.
-    struct Lists {
-      Header header;  // As it was sent.
-      Cuts cuts;
-    };
-    std::unique_ptr<Lists> lists;
+    std::unique_ptr<CallLists> lists;  // The header as it was sent.
     bool is_send_done = false;
     RpcCall rpc;
     CallShape shape;
@@ -77,6 +73,7 @@ class ClientConnection final : public Connection {
   std::deque<Tag> waiting_;
   std::uint32_t sent_ = 0;     // Calls without a reply.
   std::uint32_t credits_ = 1;  // Until the peer says more.
+  SpareLists spare_;
   Header decoded_;
   std::array<std::byte, kInlineBytes> message_{};  // Until the next input.
   std::array<std::byte, 4> mark_{};

@@ -49,20 +49,22 @@ ReceiveUse ServerConnection::refuse(HeaderFault fault, Output& out) {
     out.rdma.push(Disconnect{kTooShort});
     return ReceiveUse::done;
   }
-  Header error{.xid = decoded_.xid, .credits = options_.credits, .procedure = Procedure::error};
+  Header error{
+      .xid = decoded_->header.xid, .credits = options_.credits, .procedure = Procedure::error};
   error.error = fault == HeaderFault::version ? ErrorCode::version : ErrorCode::chunk;
   out.rdma.push(Send{.header = ByteSpan(message_).first(encode(error, message_))});
   return ReceiveUse::done;
 }
 
 ReceiveUse ServerConnection::on_message(const Message& message, Output& out) {
-  const auto header_bytes = decode(message.bytes(), decoded_);
+  const auto header_bytes = decode(message.bytes(), decoded_->header);
   if (!header_bytes) return refuse(header_bytes.error(), out);
-  if (decoded_.procedure == Procedure::error || decoded_.procedure == Procedure::done)
+  if (decoded_->header.procedure == Procedure::error ||
+      decoded_->header.procedure == Procedure::done)
     return ReceiveUse::done;
   const Slice payload = rest_of(message.memory, *header_bytes);
   const auto head = read_head({&payload, 1});
-  if (decoded_.procedure == Procedure::msg && head && head->type == MessageType::reply) {
+  if (decoded_->header.procedure == Procedure::msg && head && head->type == MessageType::reply) {
     on_back_reply(*head, payload, out);
     return ReceiveUse::done;
   }
@@ -70,7 +72,7 @@ ReceiveUse ServerConnection::on_message(const Message& message, Output& out) {
 }
 
 void ServerConnection::on_back_reply(const MessageHead& head, const Slice& payload, Output& out) {
-  if (!backchannel_.on_reply(head.xid, decoded_.credits)) return;
+  if (!backchannel_.on_reply(head.xid, decoded_->header.credits)) return;
   Cuts none;
   push_record({.message = {&payload, 1}, .is_in_receive = true, .inserts = {}, .data = {}}, none,
               mark_, kNoTag, out.records);
@@ -84,13 +86,12 @@ ReceiveUse ServerConnection::on_call(const Message& message, const Slice& payloa
     out.rdma.push(Disconnect{kTooMany});
     return ReceiveUse::done;
   }
-  const auto parts = parts_of(decoded_, payload.bytes);
+  const auto parts = parts_of(decoded_->header, payload.bytes);
   if (!parts) return refuse(HeaderFault::chunk, out);
   Call& call = *calls_.take();
-  call.lists = std::make_unique<Call::Lists>();
+  call.lists = std::exchange(decoded_, spare_.take());
   ++open_;
   ++counts_.calls;
-  call.lists->header = decoded_;
   call.parts = *parts;
   call.inline_bytes = payload;
   if (call.lists->header.reads.empty()) {
@@ -221,8 +222,10 @@ void ServerConnection::on_back_call(Lent& record, const MessageHead& head, Outpu
 }
 
 void ServerConnection::answer(Call& call, Output& out) {
-  Header reply{
-      .xid = call.lists->header.xid, .credits = options_.credits, .procedure = Procedure::msg};
+  Header& reply = reply_;
+  reply.clear();
+  reply.xid = call.lists->header.xid;
+  reply.credits = options_.credits;
   if (call.placed == 0) call.lists->cuts.clear();
   Ranges kept;
   if (place_items(call, reply, kept, out)) place_rest(call, kept, reply, out);
@@ -230,9 +233,11 @@ void ServerConnection::answer(Call& call, Output& out) {
 
 /// Puts the data that the call has write chunks for into them. False: it has failed.
 bool ServerConnection::place_items(Call& call, Header& reply, Ranges& kept, Output& out) {
-  reply.writes = call.lists->header.writes;
-  reply.write_sizes = call.lists->header.write_sizes;
-  for (RemoteRange& range : reply.writes) range.bytes = 0;
+  for (RemoteRange range : call.lists->header.writes) {
+    range.bytes = 0;
+    reply.writes.push(range);
+  }
+  for (const std::uint32_t size : call.lists->header.write_sizes) reply.write_sizes.push(size);
   DataItems items;
   if (!reply.write_sizes.empty()) items = items_of_reply(call.rpc, call.record.span(), false);
   std::size_t first = 0;
@@ -353,7 +358,7 @@ void ServerConnection::on_done(Tag tag, CompletionStatus status, Output& out) {
   if (call->state == State::answering) {
     pools_.records.give_back(call->record);
     pools_.chunks.give_back(call->chunks);
-    call->lists.reset();
+    spare_.give_back(std::move(call->lists));
     return calls_.give_back(*call);
   }
   if (call->state != State::reading || status != CompletionStatus::success) return;

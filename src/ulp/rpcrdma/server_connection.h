@@ -8,6 +8,7 @@
 #include "ulp/engine/slots.h"
 #include "ulp/rpcrdma/assembly.h"
 #include "ulp/rpcrdma/backchannel.h"
+#include "ulp/rpcrdma/call_lists.h"
 #include "ulp/rpcrdma/connection.h"
 #include "ulp/rpcrdma/data_items.h"
 
@@ -46,12 +47,7 @@ class ServerConnection final : public Connection {
   /// One call, from its message until its reply is sent.
   struct Call {
     State state{};
-    /// Apart, for they are long: a client without open calls has no memory for them.
-    struct Lists {
-      Header header;
-      Cuts cuts;
-    };
-    std::unique_ptr<Lists> lists;
+    std::unique_ptr<CallLists> lists;
     CallParts parts;
     RpcCall rpc;
     Lent chunks;                    // What is read of the peer.
@@ -94,8 +90,10 @@ class ServerConnection final : public Connection {
   std::uint32_t open_ = 0;  // Calls that are not answered.
   Tag coming_ = kNoTag;     // The call whose reply comes, if a part of it is placed.
   Backchannel backchannel_;
-  Header decoded_;
-  std::array<std::byte, kInlineBytes> message_{};  // Until the next input.
+  SpareLists spare_;
+  std::unique_ptr<CallLists> decoded_ = spare_.take();  // Of the message, which may be a call.
+  Header reply_;                                        // Until it is encoded.
+  std::array<std::byte, kInlineBytes> message_{};       // Until the next input.
   std::array<std::byte, 4> mark_{};
 };
 

@@ -25,6 +25,7 @@ enum class Operation : std::uint8_t {
   report_luns,
   report_operation_codes,
   report_port_groups,
+  set_port_groups,
   read,
   write,
   write_and_verify,

@@ -68,7 +68,7 @@ TEST(ScsiCdb, WhatIsUnknownOrCutIsRefused) {
     const auto cdb = decode_cdb(bytes);
     if (cdb || cdb.error().code != SenseCode::invalid_operation_code) ++known;
   }
-  EXPECT_EQ(known, 40);
+  EXPECT_EQ(known, 41);
 }
 
 TEST(ScsiSense, RefusalOfAnUnknownCommandIsAsLinuxSendsIt) {

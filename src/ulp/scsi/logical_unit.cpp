@@ -54,16 +54,30 @@ constexpr std::uint32_t kTransferBytesMax = 8u << 20;
 }  // namespace
 
 LogicalUnit::LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings,
-                         std::shared_ptr<Reservations> reservations)
+                         std::shared_ptr<Reservations> reservations,
+                         std::shared_ptr<PortGroups> groups)
     : unit_(unit),
       identity_(std::move(identity)),
       settings_(std::move(settings)),
-      reservations_(std::move(reservations)) {
+      reservations_(std::move(reservations)),
+      groups_(groups != nullptr ? std::move(groups)
+                                : std::make_shared<PortGroups>(settings_.ports)) {
   VERBATIM_ASSERT(settings_.blocks > 0 && settings_.block_bytes >= 512 &&
                   settings_.block_bytes <= kMemoryBytes / 2 && settings_.unmap_ranges_max <= 255);
   std::uint32_t& blocks_max = settings_.transfer_blocks_max;
   blocks_max = std::min(blocks_max, kTransferBytesMax / settings_.block_bytes);
   settings_.transfer_blocks_best = std::min(settings_.transfer_blocks_best, blocks_max);
+  groups_->add(*this);
+}
+
+LogicalUnit::~LogicalUnit() {
+  groups_->remove(*this);
+  reservations_->on_gone(*this);
+}
+
+void LogicalUnit::on_access_changed(std::optional<NexusId> but) {
+  if (but) return attentions_.tell_others(*but, Attention::access_state_changed);
+  attentions_.tell_all(Attention::access_state_changed);
 }
 
 /// As LIO: descriptors if a block's number does not fit into fixed sense data.
@@ -111,6 +125,10 @@ Plan LogicalUnit::plan(const Command& command, MutableByteSpan reply) {
   if (!cdb) return refused(cdb.error());
   if (!is_enabled(cdb->operation(), settings_))
     return refused(illegal_request(SenseCode::invalid_operation_code));
+  if (groups_->restricts()) {
+    if (const auto sense = groups_->refusal(command.port->id, cdb->operation()))
+      return refused(*sense);
+  }
   if (is_reserved(command.nexus, cdb->operation()))
     return {Answer{Status::reservation_conflict, {}, {}}, {}};
   return plan_of(*cdb, command, reply);
@@ -141,6 +159,7 @@ Plan LogicalUnit::plan_of(const Cdb& cdb, const Command& command, MutableByteSpa
     case Operation::mode_select:
     case Operation::persistent_reserve_out:
     case Operation::extended_copy:
+    case Operation::set_port_groups:
       return plan_parameters(cdb, command);
     default:
       return plan_data(cdb, command, reply);
@@ -157,7 +176,7 @@ std::optional<Sense> LogicalUnit::write_data(const Cdb& cdb, const Command& comm
                                              DataWriter& out) {
   switch (cdb.operation()) {
     case Operation::inquiry: {
-      const Inquired unit{identity_, settings_, *command.port};
+      const Inquired unit{identity_, settings_, *groups_, *command.port};
       if (cdb.has(1, 1))
         return write_vital_page(unit, cdb.bytes[2], out) ? std::nullopt
                                                          : std::optional(invalid_field(2, 7));
@@ -184,7 +203,7 @@ std::optional<Sense> LogicalUnit::write_data(const Cdb& cdb, const Command& comm
     case Operation::receive_copy_results:
       return write_copy_limits(out), std::nullopt;
     case Operation::report_port_groups:
-      return error_of(write_port_groups(cdb, settings_, out));
+      return groups_->report(cdb, command.port->id, out);
     default:
       return illegal_request(SenseCode::invalid_operation_code);
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/inplace_vector.h"
+#include "ulp/scsi/alua/port_groups.h"
 #include "ulp/scsi/cdb.h"
 #include "ulp/scsi/plan.h"
 #include "ulp/scsi/reservations/reservations.h"
@@ -18,15 +19,17 @@ class DataWriter;
 
 /// A unit as initiators see it. Keeps what outlives their sessions and concerns several of them:
 /// unit attentions, reservations, locks of COMPARE AND WRITE, which tasks a reset has ended.
-class LogicalUnit final : private ReservedUnit {
+class LogicalUnit final : private ReservedUnit, private GroupedUnit {
  public:
   /// Parameters and data that are no blocks: as much memory as a command may need for them.
   static constexpr std::uint32_t kMemoryBytes = 8192;
 
-  /// `reservations`: those of the disk, if other units show it, too.
+  /// `reservations`, `groups`: those of the disk, if other units show it, too. Without groups, the
+  /// settings' ports are one.
   LogicalUnit(storage::UnitId unit, Identity identity, UnitSettings settings,
-              std::shared_ptr<Reservations> reservations = std::make_shared<Reservations>());
-  ~LogicalUnit() { reservations_->on_gone(*this); }
+              std::shared_ptr<Reservations> reservations = std::make_shared<Reservations>(),
+              std::shared_ptr<PortGroups> groups = nullptr);
+  ~LogicalUnit();
   LogicalUnit(const LogicalUnit&) = delete;
   LogicalUnit& operator=(const LogicalUnit&) = delete;
 
@@ -77,6 +80,7 @@ class LogicalUnit final : private ReservedUnit {
 
  private:
   void tell(NexusId nexus, Attention what) override { attentions_.tell(nexus, what); }
+  void on_access_changed(std::optional<NexusId> but) override;
   Plan plan_of(const Cdb& cdb, const Command& command, MutableByteSpan reply);
   Plan plan_data(const Cdb& cdb, const Command& command, MutableByteSpan reply);
   std::optional<Sense> write_data(const Cdb& cdb, const Command& command, DataWriter& out);
@@ -100,6 +104,7 @@ class LogicalUnit final : private ReservedUnit {
   const Identity identity_;
   UnitSettings settings_;
   const std::shared_ptr<Reservations> reservations_;
+  const std::shared_ptr<PortGroups> groups_;
   Attentions attentions_;
   InplaceVector<ByteRange, 8> locked_;
   std::uint32_t resets_ = 0, running_ = 0, condemned_ = 0;

@@ -148,6 +148,8 @@ Plan LogicalUnit::with_parameters(const Command& command, ByteSpan parameters) {
     return {plan_copy(command, parameters), residual};
   if (cdb->operation() == Operation::persistent_reserve_out)
     return {reservations_->change({this, command.nexus}, *cdb, parameters), residual};
+  if (cdb->operation() == Operation::set_port_groups)
+    return {groups_->change({this, command.nexus, command.port->id}, parameters), residual};
   if (const auto sense = refused_mode_parameters(*cdb, settings_, sense_format(), parameters))
     return refused(*sense);
   return {Answer{}, residual};

@@ -33,6 +33,9 @@ enum class SenseKey : std::uint8_t {
 /// Additional sense code and qualifier in one number.
 enum class SenseCode : std::uint16_t {
   none = 0x0000,
+  port_in_standby = 0x040b,
+  port_unavailable = 0x040c,
+  port_offline = 0x0412,
   write_error = 0x0c00,
   invalid_field_in_information_unit = 0x0e03,
   third_party_device_failure = 0x0d01,
@@ -59,6 +62,7 @@ enum class SenseCode : std::uint16_t {
   reservations_preempted = 0x2a03,
   reservations_released = 0x2a04,
   registrations_preempted = 0x2a05,
+  access_state_changed = 0x2a06,
   capacity_changed = 0x2a09,
   commands_cleared_by_another = 0x2f00,
   saving_not_supported = 0x3900,

@@ -17,6 +17,7 @@ constexpr SenseCode kCodes[] = {
     SenseCode::reservations_preempted,
     SenseCode::reservations_released,
     SenseCode::registrations_preempted,
+    SenseCode::access_state_changed,
     SenseCode::capacity_changed,
     SenseCode::commands_cleared_by_another,
     SenseCode::inquiry_data_changed,

@@ -21,6 +21,7 @@ enum class Attention : std::uint8_t {
   reservations_preempted,
   reservations_released,
   registrations_preempted,
+  access_state_changed,
   capacity_changed,
   commands_cleared,
   inquiry_data_changed,

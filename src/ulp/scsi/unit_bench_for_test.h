@@ -32,8 +32,10 @@ inline UnitSettings with_all() {
 
 class UnitBench {
  public:
-  explicit UnitBench(UnitSettings settings, Identity identity = {})
-      : unit(storage::UnitId{7}, std::move(identity), std::move(settings)) {
+  explicit UnitBench(UnitSettings settings, Identity identity = {},
+                     std::shared_ptr<PortGroups> groups = nullptr)
+      : unit(storage::UnitId{7}, std::move(identity), std::move(settings),
+             std::make_shared<Reservations>(), std::move(groups)) {
     unit.on_login(NexusId{0}, {.name = "iqn.2026-01.test:0"});
     unit.on_login(NexusId{1}, {.name = "iqn.2026-01.test:1"});
   }
@@ -55,6 +57,7 @@ class UnitBench {
     parameters_ = bytes_of_hex(hex);
     return text(
         unit.with_parameters({.nexus = nexus,
+                              .port = &port,
                               .cdb = bytes,
                               .data_out_bytes = static_cast<std::uint32_t>(parameters_.size())},
                              parameters_));

@@ -39,8 +39,9 @@ struct UnitSettings {
   std::uint32_t unmap_granularity = 1;
   std::uint32_t unmap_alignment = 0;
   std::uint32_t write_same_blocks_max = 4096;  // max_write_same_len.
-  std::uint16_t port_group = 0;                // tg_pt_gp_id.
-  std::vector<std::uint16_t> ports;  // Relative identifiers of all ports that show the unit.
+  bool can_set_port_groups = false;            // alua_access_type: SET TARGET PORT GROUPS.
+  /// Relative identifiers of all ports that show the unit, if it has no `PortGroups` of its own.
+  std::vector<std::uint16_t> ports;
   friend bool operator==(const UnitSettings&, const UnitSettings&) = default;
 };
 
@@ -62,7 +63,10 @@ struct InitiatorPort {
   std::uint64_t isid = 0;       // iSCSI: 48 bits.
   std::string target;           // Our port's name.
   std::uint16_t target_id = 1;  // Its relative identifier.
-  friend bool operator==(const InitiatorPort&, const InitiatorPort&) = default;
+  /// Our port may have another number after a restart.
+  friend bool operator==(const InitiatorPort& a, const InitiatorPort& b) {
+    return a.protocol == b.protocol && a.name == b.name && a.isid == b.isid && a.target == b.target;
+  }
 };
 
 }  // namespace verbatim::ulp::scsi

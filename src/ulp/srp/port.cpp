@@ -21,7 +21,10 @@ scsi::InitiatorPort port_of(const Ports::Session& session) {
 
 }  // namespace
 
-Port::Port(const PortId& id, std::string name) : id_(id) { port_.device_name = std::move(name); }
+Port::Port(const PortId& id, std::string name, std::uint16_t number) : id_(id) {
+  port_.device_name = std::move(name);
+  port_.id = number;
+}
 
 bool is_named(const std::string& name, const PortId& initiator, const SocketAddress& from) {
   if (const auto id = parse_port_id(name)) return *id == initiator;

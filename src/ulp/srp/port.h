@@ -39,7 +39,8 @@ struct PortSettings {
 /// A target port. Nobody may log in until one is admitted.
 class Port final {
  public:
-  Port(const PortId& id, std::string name);
+  /// `number`: its relative identifier, which no other port of its units has.
+  Port(const PortId& id, std::string name, std::uint16_t number = 1);
 
   /// `Ports::refresh` tells the sessions that are there.
   void set(PortSettings settings) { settings_ = std::move(settings); }

@@ -205,6 +205,11 @@ Answer<std::size_t> Tree::write(std::string_view path, std::string_view bytes) {
   return bytes.size();
 }
 
+void Tree::note(std::string_view path, std::string value) {
+  if (const auto place = find_attribute(path))
+    place->node->set(static_cast<std::size_t>(place->attribute), std::move(value));
+}
+
 Answer<std::vector<std::string>> Tree::list(std::string_view path) const {
   const auto place = find(path);
   if (!place) return std::unexpected(place.error());

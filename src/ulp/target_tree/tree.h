@@ -50,6 +50,8 @@ class Tree {
   Answer<std::string> read(std::string_view path) const;
   /// Returns the number of bytes that were taken.
   Answer<std::size_t> write(std::string_view path, std::string_view bytes);
+  /// What the daemon itself has changed: no rule and no hook is asked. Nothing if it is not there.
+  void note(std::string_view path, std::string value);
   /// What was made last comes first.
   Answer<std::vector<std::string>> list(std::string_view path) const;
   /// Relative: up to the root, then down.

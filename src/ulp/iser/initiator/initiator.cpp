@@ -85,6 +85,7 @@ ReceiveUse Initiator::on_message(Channel, const Message& message, TimeNs now,
   arena_.clear();
   last_heard_ = now;
   if (!is_closing_) on_bytes(message.bytes(), now, out);
+  if (probe_.access().deadline(commands_.size() > 0) <= now) look_at_access(now, out);
   return ReceiveUse::done;
 }
 
@@ -164,12 +165,23 @@ void Initiator::probe(TimeNs now, InitiatorOutput& out) {
   if (probe_.facts() != nullptr) {
     facts_ = *probe_.facts();
     facts_->requests_max = settings_.commands;
-    return;
+    return probe_.access().put_off(now);
   }
   Command* const command = is_window_open() ? commands_.take() : nullptr;
   if (command == nullptr) return close("the target's window is closed from the first", false, out);
   command->is_probe = true;
   const scsi::DiskCommand scsi = *probe_.command();
+  send_command(*command, scsi, scratch(0, scsi.data_bytes), now, out);
+}
+
+/// Asks how well the port reaches the unit now; if there is no room, at the next look.
+void Initiator::look_at_access(TimeNs now, InitiatorOutput& out) {
+  if (!facts_ || is_closing_ || is_logging_out_ || !is_window_open()) return;
+  Command* const command = commands_.take();
+  if (command == nullptr) return;
+  command->is_probe = true;
+  probe_.access().on_asked(now);
+  const scsi::DiskCommand scsi = scsi::PortAccess::command();
   send_command(*command, scsi, scratch(0, scsi.data_bytes), now, out);
 }
 
@@ -283,11 +295,14 @@ void Initiator::on_response(const ResponseHeader& header, ByteSpan data, TimeNs 
   const bool is_probe = command->is_probe;
   const Tag user = command->request.user;
   commands_.give_back(*command);
+  if (is_probe && facts_)
+    return probe_.access().on_report(status, sense, ByteSpan(scratch_.data(), read), now);
   if (is_probe) {
     probe_.on_answer(status, sense, ByteSpan(scratch_.data(), read));
     return probe(now, out);
   }
   const int error = scsi::error_of(status, sense);
+  if (error != 0) probe_.access().on_answer(sense, now);
   out.answers.push({user, error == 0 && missing > 0 ? EIO : error});
 }
 
@@ -326,6 +341,7 @@ void Initiator::on_time(TimeNs now, InitiatorOutput& out) {
     is_late = is_late || elapsed(command.sent_at, now) >= kCommandPatience;
   });
   if (is_late) return close("the target does not answer a command within 30 s", false, out);
+  if (probe_.access().deadline(commands_.size() > 0) <= now) look_at_access(now, out);
   if (elapsed(last_heard_, now) < kSilence) return static_cast<void>(is_asked_ = false);
   if (!is_asked_) {
     is_asked_ = true;

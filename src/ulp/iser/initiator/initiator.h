@@ -51,6 +51,7 @@ class Initiator final : public storage::Initiator {
   /// RFC 7143, 6.3.5: a session of the same ISID is reinstated.
   bool ends_older() const override { return true; }
   const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
+  storage::PathState path_state() const override { return probe_.access().state(); }
 
  private:
   static constexpr TimeNs kLook = kSecond;
@@ -81,6 +82,7 @@ class Initiator final : public storage::Initiator {
 
   void send_login(InitiatorLogin::Request request, storage::InitiatorOutput& out);
   void probe(TimeNs now, storage::InitiatorOutput& out);
+  void look_at_access(TimeNs now, storage::InitiatorOutput& out);
   void send_command(Command& command, const scsi::DiskCommand& scsi,
                     const storage::PeerMemory& memory, TimeNs now, storage::InitiatorOutput& out);
   void send_unasked(const Command& command, std::uint32_t from, std::uint32_t to,

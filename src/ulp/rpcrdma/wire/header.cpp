@@ -80,7 +80,7 @@ class Writer {
 }  // namespace
 
 std::expected<std::size_t, HeaderFault> decode(ByteSpan message, Header& header) {
-  header = {};
+  header.clear();
   if (message.size() < Header::kPrefixBytes) return std::unexpected(HeaderFault::too_short);
   Words words(message);
   header.xid = words.next();

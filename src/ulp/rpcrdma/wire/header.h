@@ -47,6 +47,14 @@ struct Header {
   InplaceVector<std::uint32_t, kWriteChunksMax> write_sizes;  // Segments of each.
   std::optional<Segments> reply;
   ErrorCode error{};  // Of `Procedure::error`.
+
+  /// As a new one, without filling the lists with zeroes.
+  void clear() {
+    xid = credits = 0;
+    procedure = {};
+    reads.clear(), writes.clear(), write_sizes.clear(), reply.reset();
+    error = {};
+  }
   friend bool operator==(const Header&, const Header&) = default;
 };
 

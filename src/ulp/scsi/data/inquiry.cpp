@@ -62,7 +62,7 @@ void device_identification(const Inquired& unit, DataWriter& out) {
   out.text(identity.vendor, 8, ' ');
   out.text(name, name.size() + 1, '\0');
   number_designator(protocol, kOfPort | kPort, unit.port.id, out);
-  number_designator(protocol, kOfPort | kPortGroup, unit.settings.port_group, out);
+  number_designator(protocol, kOfPort | kPortGroup, unit.groups.of(unit.port.id).id, out);
   number_designator(0, kOfUnit | kUnitGroup, 0, out);
   name_designator(protocol, kOfPort,
                   fmt::format("{},t,0x{:04x}", unit.port.device_name, unit.port.tag), out);
@@ -135,10 +135,12 @@ void write_inquiry(const Inquired& unit, DataWriter& out) {
   out.byte(0x06);  // SPC-4.
   out.byte(0x02);
   out.byte(91);  // Additional length.
-  // SCC: target port groups can be asked for; TPGS: implicit; 3PC.
-  out.byte(0x90 | (unit.settings.can_copy ? 0x08 : 0));
-  out.byte(unit.settings.ports.size() > 1 ? 0x10 : 0);  // MULTIP.
-  out.byte(0x02);                                       // CMDQUE.
+  // SCCS; TPGS: how the states of port groups change; 3PC.
+  const PortGroup& group = unit.groups.of(unit.port.id);
+  out.byte(0x80u | (group.is_explicit ? 0x20u : 0u) | (group.is_implicit ? 0x10u : 0u) |
+           (unit.settings.can_copy ? 0x08u : 0u));
+  out.byte(unit.groups.port_count() > 1 ? 0x10 : 0);  // MULTIP.
+  out.byte(0x02);                                     // CMDQUE.
   out.text(unit.identity.vendor, 8, ' ');
   out.text(unit.identity.product, 16, ' ');
   out.text(unit.identity.revision, 4, ' ');

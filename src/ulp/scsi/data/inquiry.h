@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ulp/scsi/alua/port_groups.h"
 #include "ulp/scsi/data/writer.h"
 #include "ulp/scsi/unit_settings.h"
 
@@ -11,6 +12,7 @@ namespace verbatim::ulp::scsi {
 struct Inquired {
   const Identity& identity;
   const UnitSettings& settings;
+  const PortGroups& groups;
   const Port& port;
 };
 

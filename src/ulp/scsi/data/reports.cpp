@@ -52,6 +52,8 @@ bool is_enabled(Operation operation, const UnitSettings& settings) {
   switch (operation) {
     case Operation::unmap:
       return settings.can_unmap;
+    case Operation::set_port_groups:
+      return settings.can_set_port_groups;
     case Operation::compare_and_write:
       return settings.can_compare_and_write;
     case Operation::reserve:
@@ -128,29 +130,6 @@ std::expected<void, Sense> write_operation_codes(const Cdb& cdb, const UnitSetti
   out.put(static_cast<std::uint16_t>(format->bytes));
   for (const std::uint8_t byte : usage_of(*format, settings)) out.byte(byte);
   if (timeouts) no_timeouts(out);
-  return {};
-}
-
-std::expected<void, Sense> write_port_groups(const Cdb& cdb, const UnitSettings& settings,
-                                             DataWriter& out) {
-  const unsigned format = cdb.bytes[1] >> 5;
-  if (format > 1) return std::unexpected(invalid_field(1, 7));
-  out.put<std::uint32_t>(0);
-  if (format == 1) {  // Extended: implicit transitions take no time.
-    out.byte(0x10);
-    out.zeros(3);
-  }
-  out.byte(0);     // Active, optimized; not preferred.
-  out.byte(0x01);  // The only state that is supported.
-  out.put(settings.port_group);
-  out.zeros(3);
-  out.byte(static_cast<unsigned>(std::min<std::size_t>(settings.ports.size(), 255)));
-  for (const std::uint16_t port :
-       std::span(settings.ports).first(std::min<std::size_t>(settings.ports.size(), 255))) {
-    out.put<std::uint16_t>(0);
-    out.put(port);
-  }
-  out.set(0, static_cast<std::uint32_t>(out.size() - 4));
   return {};
 }
 

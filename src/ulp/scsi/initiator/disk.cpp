@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "ulp/scsi/initiator/sense_key.h"
+
 namespace verbatim::ulp::scsi {
 namespace {
 
@@ -13,24 +15,6 @@ constexpr std::uint8_t kForceUnitAccess = 0x08, kUnmap = 0x08;  // Byte 1 of WRI
 constexpr std::uint8_t kWriteProtected = 0x80, kHasFua = 0x10;  // MODE SENSE's byte 2.
 constexpr std::uint8_t kUnmapsByWriteSame = 0x40;               // Byte 5 of page B2.
 constexpr std::uint32_t kBlockBytesMax = 4096;
-
-struct Key {
-  SenseKey key{};
-  std::uint16_t code = 0;
-};
-
-/// Sense data has two forms (SPC-4, 4.5).
-std::optional<Key> key_of(ByteSpan sense) {
-  if (sense.size() < 4) return {};
-  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(sense[i]); };
-  const std::uint8_t form = byte(0) & 0x7f;
-  if (form == 0x72 || form == 0x73)
-    return Key{SenseKey{static_cast<std::uint8_t>(byte(1) & 0xf)},
-               load_be<std::uint16_t>(&sense[2])};
-  if (form != 0x70 && form != 0x71) return {};
-  return Key{SenseKey{static_cast<std::uint8_t>(byte(2) & 0xf)},
-             sense.size() < 14 ? std::uint16_t{0} : load_be<std::uint16_t>(&sense[12])};
-}
 
 struct ErrorRow {
   SenseKey key{};
@@ -49,10 +33,10 @@ constexpr ErrorRow kErrors[] = {
 
 constexpr std::uint16_t kBecomesReady = 0x0401;
 
-int error_of(const Key& key) {
+int error_of(const ReceivedSense& key) {
   if (key.code == raw(SenseCode::space_allocation_failed)) return ENOSPC;
   if (key.code == raw(SenseCode::invalid_operation_code)) return EOPNOTSUPP;
-  if (key.code == kBecomesReady) return EAGAIN;
+  if (key.code == kBecomesReady || PortAccess::is_refusal(key.code)) return EAGAIN;
   const auto row = std::ranges::find(kErrors, key.key, &ErrorRow::key);
   return row == std::end(kErrors) ? EIO : row->error;
 }
@@ -164,6 +148,9 @@ std::optional<DiskCommand> DiskProbe::command() const {
     case Step::designators:
       command = inquiry(0x83, 255);
       break;
+    case Step::access:
+      command = PortAccess::command();
+      break;
     case Step::units:
       command = {.direction = DataDirection::from_target, .data_bytes = kDataBytesMax};
       command.cdb[0] = std::byte{0xa0};
@@ -178,18 +165,22 @@ std::optional<DiskCommand> DiskProbe::command() const {
 
 void DiskProbe::on_answer(Status status, ByteSpan sense, ByteSpan data) {
   const int error = error_of(status, sense);
-  if (error == EAGAIN && ++tries_ < kTries) return;  // The same again.
   const auto key = key_of(sense);
+  const bool is_refused_here = key && PortAccess::is_refusal(key->code);
+  if (error == EAGAIN && !is_refused_here && ++tries_ < kTries) return;  // The same again.
   if (key && key->code == raw(SenseCode::unit_not_supported))
     return fail("the target has no unit of this number", true);
-  const bool is_optional = step_ >= Step::limits && step_ != Step::units;
+  // A port in standby is ready for nothing, and tells all that is asked.
+  const bool is_optional =
+      (step_ >= Step::limits && step_ != Step::units) || (step_ == Step::ready && is_refused_here);
   if (error != 0 && !is_optional) {
     const bool is_wrong = error == EINVAL || error == EOPNOTSUPP;
     return fail("the unit refuses a first command: " + words_of(status, sense), is_wrong);
   }
+  if (step_ == Step::access) access_.on_report(status, sense, data, 0);
   if (error == 0) take(data);
-  step_ =
-      step_ == Step::units ? Step::done : static_cast<Step>(static_cast<std::uint8_t>(step_) + 1);
+  const bool is_last = step_ == Step::units || (step_ == Step::designators && !access_.is_told());
+  step_ = is_last ? Step::done : static_cast<Step>(static_cast<std::uint8_t>(step_) + 1);
 }
 
 void DiskProbe::take(ByteSpan data) {
@@ -215,6 +206,7 @@ void DiskProbe::take(ByteSpan data) {
     case Step::designators:
       return take_designators(data);
     case Step::ready:
+    case Step::access:
     case Step::done:
       return;
   }
@@ -225,6 +217,7 @@ void DiskProbe::take_identity(ByteSpan data) {
   const auto type = std::to_integer<unsigned>(data[0]);
   if (type >> 5 != 0) return fail("the target has no unit of this number", true);
   if (type != 0) return fail(fmt::format("the unit is of type {:#x}: a disk is 0", type), true);
+  access_.take_identity(data);
   facts_.name = fmt::format("{} {} {}", trimmed(data.subspan(8, 8)), trimmed(data.subspan(16, 16)),
                             trimmed(data.subspan(32, 4)));
 }
@@ -254,14 +247,16 @@ void DiskProbe::take_units(ByteSpan data) {
 }
 
 /// Page 83h: designators, of which one names the unit for all the world (SPC-4, 7.8.6). The first
-/// of the best kind: NAA, EUI-64, a name, a vendor's.
+/// of the best kind: NAA, EUI-64, a name, a vendor's. Another one names the port's group.
 void DiskProbe::take_designators(ByteSpan data) {
-  constexpr std::uint8_t kKinds[] = {0x3, 0x2, 0x8, 0x1};
+  constexpr std::uint8_t kKinds[] = {0x3, 0x2, 0x8, 0x1}, kPortGroup = 0x15;
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(data[i]); };
   std::ptrdiff_t best = std::ssize(kKinds);
   for (std::size_t at = 4; at + 4 <= data.size() && at + 4 + byte(at + 3) <= data.size();
        at += 4 + byte(at + 3)) {
     const bool is_of_unit = (byte(at + 1) >> 4 & 0x3) == 0;
+    if ((byte(at + 1) & 0x3f) == kPortGroup && byte(at + 3) >= 4)
+      access_.take_group(load_be<std::uint16_t>(&data[at + 6]));
     const auto kind = std::ranges::find(kKinds, byte(at + 1) & 0xf) - std::begin(kKinds);
     if (!is_of_unit || kind >= best) continue;
     best = kind;

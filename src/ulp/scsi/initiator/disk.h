@@ -1,28 +1,18 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "base/bytes.h"
+#include "ulp/scsi/initiator/disk_command.h"
+#include "ulp/scsi/initiator/port_access.h"
 #include "ulp/scsi/sense.h"
 #include "ulp/storage/initiator.h"
 
 /// A logical unit as an initiator sees it, for iSER and SRP: what to ask it at first, and a disk's
 /// requests as commands.
 namespace verbatim::ulp::scsi {
-
-enum class DataDirection : std::uint8_t { none, to_target, from_target };
-
-/// A command with one piece of data.
-struct DiskCommand {
-  std::array<std::byte, 16> cdb{};
-  DataDirection direction = DataDirection::none;
-  std::uint32_t data_bytes = 0;
-  /// The data of `discard` and `write_zeroes`: one block of zeroes, which is the engine's.
-  bool is_zero_block = false;
-};
 
 /// READ, WRITE, SYNCHRONIZE CACHE and WRITE SAME, all of 16 bytes.
 DiskCommand command_of(const storage::DiskRequest& request, const storage::DiskFacts& facts);
@@ -36,8 +26,6 @@ std::string words_of(Status status, ByteSpan sense);
 /// Asks a unit what it is, one command after the other; or only, which units the target has.
 class DiskProbe {
  public:
-  static constexpr std::uint32_t kDataBytesMax = 2056;  // 256 units.
-
   DiskProbe() = default;
   static DiskProbe of_units() {
     DiskProbe probe;
@@ -49,6 +37,9 @@ class DiskProbe {
   std::optional<DiskCommand> command() const;
   /// Its end, with the bytes that have come.
   void on_answer(Status status, ByteSpan sense, ByteSpan data);
+  /// From the probe's end on the session's: the first report has come.
+  PortAccess& access() { return access_; }
+  const PortAccess& access() const { return access_; }
 
   /// Null until it is over. `requests_max` is not the unit's, but the session's.
   const storage::DiskFacts* facts() const { return step_ == Step::done ? &facts_ : nullptr; }
@@ -64,6 +55,7 @@ class DiskProbe {
     provisioning,
     mode,
     designators,
+    access,
     done,
     units,
   };
@@ -79,6 +71,7 @@ class DiskProbe {
 
   Step step_ = Step::ready;
   int tries_ = 0;
+  PortAccess access_;
   storage::DiskFacts facts_;
   std::optional<storage::Failure> failure_;
 };

@@ -21,6 +21,12 @@ bool keeps_readers_out(ReservationType type) {
 
 }  // namespace
 
+void Reservations::on_login(const Nexus& nexus, const InitiatorPort& port) {
+  here_.push_back({nexus, port});
+  const std::size_t registrant = registrant_of(port);
+  if (registrant < state_.registrants.size()) state_.registrants[registrant].port = port;
+}
+
 void Reservations::on_gone(const Nexus& nexus) {
   std::erase_if(here_, [&](const Here& one) { return one.nexus == nexus; });
   if (scsi_2_ == nexus) scsi_2_.reset();

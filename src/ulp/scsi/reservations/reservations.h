@@ -86,7 +86,7 @@ class Reservations {
   void restore(State state) { state_ = std::move(state), is_kept_ = true; }
   const State& state() const { return state_; }
 
-  void on_login(const Nexus& nexus, const InitiatorPort& port) { here_.push_back({nexus, port}); }
+  void on_login(const Nexus& nexus, const InitiatorPort& port);
   /// RESERVE ends with the initiator's session.
   void on_gone(const Nexus& nexus);
   /// The unit is destroyed: its initiators have gone.

@@ -227,5 +227,19 @@ TEST_F(ReservationsTest, UnitsOfOneDiskShareThem) {
   EXPECT_FALSE(one.is_reserved(kFirst, Operation::read)) << "its holder has gone";
 }
 
+TEST_F(ReservationsTest, AnInitiatorIsTheSameAtAPortThatHasAnotherNumber) {
+  auto shared = std::make_shared<Reservations>();
+  const InitiatorPort before{.name = "a", .target = "t", .target_id = 1};
+  InitiatorPort now = before;
+  now.target_id = 2;
+  shared->restore({.registrants = {{before, 5}}, .type = ReservationType::exclusive_access});
+  LogicalUnit unit(storage::UnitId{1}, {}, captured(), shared);
+  unit.on_login(kFirst, now);
+  unit.on_login(kSecond, {.name = "b", .target = "t"});
+  EXPECT_FALSE(unit.is_reserved(kFirst, Operation::read));
+  EXPECT_TRUE(unit.is_reserved(kSecond, Operation::read));
+  EXPECT_EQ(shared->state().registrants[0].port.target_id, 2);
+}
+
 }  // namespace
 }  // namespace verbatim::ulp::scsi

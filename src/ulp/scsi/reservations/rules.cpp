@@ -33,6 +33,7 @@ constexpr Row kRows[] = {
     {read, {true, false, false}},
     {verify, {true, false, false}},
     {receive_copy_results, {true, false, false}},
+    {set_port_groups, {}},
     {mode_select, {}},
     {start_stop, {}},
     {write, {}},

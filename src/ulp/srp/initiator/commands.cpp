@@ -28,6 +28,7 @@ void Initiator::ask_unit(TimeNs now, Output& out) {
   facts_->requests_max = std::min<std::uint32_t>(
       settings_.requests, static_cast<std::uint32_t>(login_.request_limit - 1));
   facts_->transfer_bytes_max = std::min(facts_->transfer_bytes_max, settings_.transfer_bytes_max);
+  probe_.access().put_off(now);
 }
 
 bool Initiator::on_request(const storage::DiskRequest& wanted, TimeNs now, Output& out) {
@@ -110,6 +111,7 @@ void Initiator::post(Request& request, TimeNs now, Output& out) {
 void Initiator::on_answer(Request& request, const Response& response, TimeNs now, Output& out) {
   if (request.user == kNoTag) return on_unit_answer(request, response, now, out);
   int error = scsi::error_of(scsi::Status{response.status}, response.sense);
+  if (error != 0) probe_.access().on_answer(response.sense, now);
   const std::int64_t residual = request.command.direction == DataDirection::from_target
                                     ? response.in_residual
                                     : response.out_residual;
@@ -126,6 +128,7 @@ void Initiator::on_unit_answer(Request& request, const Response& response, TimeN
   const scsi::Status status{response.status};
   const ByteSpan data{scratch_.data(), static_cast<std::size_t>(bytes)};
   requests_.give_back(request);
+  if (facts_) return probe_.access().on_report(status, response.sense, data, now);
   probe_.on_answer(status, response.sense, data);
   ask_unit(now, out);
 }
@@ -173,6 +176,18 @@ void Initiator::pump(TimeNs now, Output& out) {
       post(*request, now, out);
     }
   }
+  if (facts_ && probe_.access().deadline(in_flight_ > 0) <= now) look_at_access(now, out);
+}
+
+/// Asks how well the port reaches the unit now; if there is no room, a little later.
+void Initiator::look_at_access(TimeNs now, Output& out) {
+  if (is_over_ || requests_.full() || !to_send_.empty() || !can_send())
+    return probe_.access().try_later(now);
+  Request& request = *requests_.take();
+  request.command = scsi::PortAccess::command();
+  request.memory = scratch(0, request.command.data_bytes);
+  probe_.access().on_asked(now);
+  post(request, now, out);
 }
 
 }  // namespace verbatim::ulp::srp

@@ -201,7 +201,8 @@ void Initiator::on_managed(const std::optional<ResponseCode>& code, TimeNs now, 
 
 TimeNs Initiator::deadline() const {
   if (is_over_) return kNever;
-  return std::min(look_, managing_ ? managing_->due : kNever);
+  const TimeNs access = facts_ ? probe_.access().deadline(in_flight_ > 0) : kNever;
+  return std::min({look_, access, managing_ ? managing_->due : kNever});
 }
 
 void Initiator::on_time(TimeNs now, Output& out) {

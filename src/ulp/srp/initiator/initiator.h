@@ -64,6 +64,7 @@ class Initiator final : public storage::Initiator {
   const storage::DiskFacts* facts() const override { return facts_ ? &*facts_ : nullptr; }
   bool ends_older() const override { return !settings_.joins; }
   const storage::Failure* failure() const override { return failure_ ? &*failure_ : nullptr; }
+  storage::PathState path_state() const override { return probe_.access().state(); }
 
  private:
   using Output = storage::InitiatorOutput;
@@ -103,6 +104,7 @@ class Initiator final : public storage::Initiator {
 
   // Commands (commands.cpp).
   void ask_unit(TimeNs now, Output& out);
+  void look_at_access(TimeNs now, Output& out);
   void post(Request& request, TimeNs now, Output& out);
   std::size_t describe(Request& request) const;
   bool fits_message(const Request& request) const;

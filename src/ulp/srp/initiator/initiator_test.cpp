@@ -132,7 +132,9 @@ TEST_F(SrpInitiator, WhatIsNotAnsweredIsAbortedAndSentAgain) {
   pair->settle(true);
   EXPECT_EQ(pair->sent.back(), "010000");  // A task that the store has is aborted when it is back.
   pair->settle();
-  EXPECT_EQ(pair->sent.back(), "02108a");
+  // Then nothing is under way, and the report of port groups is asked for.
+  EXPECT_EQ(*(pair->sent.end() - 2), "02108a");
+  EXPECT_EQ(pair->sent.back(), "0201a3");
   ASSERT_EQ(pair->answers.size(), 1u);
   EXPECT_EQ(pair->answers[0].error, 0);
 }

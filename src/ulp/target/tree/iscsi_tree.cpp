@@ -85,7 +85,10 @@ void IscsiTree::settle_target(const std::string& name, const Node* target) {
   auto& groups = targets_[name];
   std::erase_if(groups, [&](const auto& group) {
     const bool is_gone = target == nullptr || target->child(group.first) == nullptr;
-    if (is_gone) sessions_.remove(*group.second);
+    if (is_gone) {
+      sessions_.remove(*group.second);
+      devices_.port_numbers().forget("target/iscsi/" + name + "/" + group.first);
+    }
     return is_gone;
   });
   if (target == nullptr) return static_cast<void>(targets_.erase(name));
@@ -97,7 +100,7 @@ void IscsiTree::settle_group(const std::string& name, const Node& group) {
   iscsi::Target*& target = targets_[name][group.name];
   if (target == nullptr) {
     const auto tag = static_cast<std::uint16_t>(number_in("tpgt_", group));
-    auto made = iscsi::Target::create(name, tag);
+    auto made = iscsi::Target::create(name, tag, devices_.port_numbers().of(group.path()));
     auto added = made ? sessions_.add(std::move(*made)) : std::unexpected(made.error());
     if (!added) {
       log(LogLevel::warn, "{}", added.error().text);

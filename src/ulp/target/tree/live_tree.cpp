@@ -192,7 +192,11 @@ int LiveTree::on_link(const Node& directory, const Node& target) {
   return ask_part(directory, [&](TreePart& part) { return part.on_link(directory, target); });
 }
 int LiveTree::on_unlink(const Node& directory, const Node& target) {
-  return ask_part(directory, [&](TreePart& part) { return part.on_unlink(directory, target); });
+  const int code =
+      ask_part(directory, [&](TreePart& part) { return part.on_unlink(directory, target); });
+  // It is shown by one less.
+  if (code == 0) changed_.push_back(target.path());
+  return code;
 }
 
 std::optional<std::string> LiveTree::on_read(const Node& directory, std::string_view attribute) {

@@ -33,6 +33,8 @@ class LiveTree final : private target_tree::Hooks {
   Result<void> open(service::Loop& loop, const std::string& folder, const std::string& kept);
 
   TreeSocket::Answer ask(TreeRequest asked, const std::string& path, std::string_view second);
+  /// An attribute that the target itself has changed.
+  void note(const std::string& path, std::string value) { tree_.note(path, std::move(value)); }
   const target_tree::Tree& tree() const { return tree_; }
 
  private:

@@ -81,6 +81,13 @@ TEST_F(LiveTreeTest, WhoUsesADeviceIsSettledWithIt) {
   EXPECT_EQ(iscsi.settled, std::vector<std::string>{"t/tpgt_1/lun/lun_0/x"});
 }
 
+TEST_F(LiveTreeTest, ADeviceIsSettledWithoutTheUserThatHasLeft) {
+  make_target();
+  core.settled.clear();
+  EXPECT_EQ(ask(TreeRequest::unlink, "target/iscsi/t/tpgt_1/lun/lun_0/x"), 0);
+  EXPECT_EQ(core.settled, std::vector<std::string>{"rd_mcp_0/d"});
+}
+
 TEST_F(LiveTreeTest, WhatAPartRefusesIsNotThere) {
   ASSERT_EQ(ask(TreeRequest::make, "target/iscsi"), 0);
   iscsi.refused = "t";

@@ -27,6 +27,8 @@ ServedTree::ServedTree(const Engines& engines)
       nvmet_(engines.nvme, engines.runner, engines.driver, devices_, engines.nvme_receives),
       srpt_(engines.srp, engines.runner, engines.driver.device(), devices_),
       tree_(engines.kernel) {
+  devices_.follow(
+      [this](const std::string& path, std::string value) { tree_.note(path, std::move(value)); });
   tree_.add("target/core", devices_);
   tree_.add("target/iscsi", iscsi_);
   tree_.add("target/srpt", srpt_);

@@ -15,6 +15,7 @@ namespace {
 using target_tree::Node;
 
 constexpr auto kProtocol = scsi::Protocol::srp;
+constexpr const char* kTop = "target/srpt";
 
 /// "0x" and the GID's 32 digits, or its GUID as "5054:00ff:fe12:3456": as ib_srpt has them.
 bool is_name_of(const Gid& gid, std::string_view name) {
@@ -26,7 +27,7 @@ bool is_name_of(const Gid& gid, std::string_view name) {
   return name == "0x" + digits || name == guid;
 }
 
-bool is_target(const Node& directory) { return directory.parent->path() == "target/srpt"; }
+bool is_target(const Node& directory) { return directory.parent->path() == kTop; }
 bool is_group(const Node& directory) { return directory.find("enable") >= 0; }
 
 SocketAddress everywhere(std::uint16_t port) { return SocketAddress::ipv6({}, port); }
@@ -48,7 +49,7 @@ int SrptTree::on_make(const Node& directory) {
   srp::PortId id{};
   store_be(id.data(), device_.guid());
   store_be(&id[8], device_.guid());
-  srp::Port port(id, srp::text_of(id));
+  srp::Port port(id, srp::text_of(id), devices_.port_numbers().of(kTop));
   port.set_enabled(false);
   const auto added = srp_.add(std::move(port));
   if (!added) {
@@ -75,7 +76,7 @@ int SrptTree::on_write(const Node&, std::string_view attribute, std::string_view
 }
 
 int SrptTree::on_remove(const Node& directory) {
-  if (directory.path() == "target/srpt" && cm_port_ != 0)
+  if (directory.path() == kTop && cm_port_ != 0)
     srp_.unlisten(everywhere(std::exchange(cm_port_, std::uint16_t{0})));
   return 0;
 }
@@ -90,6 +91,7 @@ void SrptTree::settle(const Node* top, std::string_view /*changed*/) {
     srp_.refresh(*port_);
   } else {
     srp_.remove(*std::exchange(port_, nullptr));
+    devices_.port_numbers().forget(kTop);
   }
   runner_.wake();
 }

@@ -56,7 +56,10 @@ scsi::UnitSettings settings_of(const Node& device, const backstore::Geometry& ge
   settings.unmap_granularity = number("unmap_granularity");
   settings.unmap_alignment = number("unmap_granularity_alignment");
   settings.write_same_blocks_max = number("max_write_same_len");
-  settings.ports = {1};
+  settings.can_set_port_groups =
+      std::ranges::any_of(device.child("alua")->children, [](const auto& group) {
+        return text_of(*group, "alua_access_type").find("Explicit") != std::string::npos;
+      });
   return settings;
 }
 
@@ -162,15 +165,43 @@ scsi::LogicalUnit* TreeDevices::unit(const Node& device, scsi::Protocol protocol
   Device* const found = &at->second;
   auto identity = identity_of(device);
   keep_reservations(*found, identity.serial);
+  set_groups(device, *found);
   auto settings = settings_of(device, found->store->geometry(), may_write);
   Unit& unit = units_[{device.path(), protocol, may_write}];
   if (unit.unit != nullptr && (unit.identity != identity || unit.settings != settings))
     old_units_.push_back(std::exchange(unit, {}));
   if (unit.unit == nullptr)
-    unit = {
-        std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings, found->reservations),
-        identity, settings};
+    unit = {std::make_unique<scsi::LogicalUnit>(found->unit, identity, settings,
+                                                found->reservations, found->groups),
+            identity, settings};
   return unit.unit.get();
+}
+
+/// As the folders say; what initiators change is told to these.
+void TreeDevices::set_groups(const Node& directory, Device& device) {
+  auto groups = port_groups_of(directory, port_numbers_);
+  if (device.groups == nullptr) {
+    device.groups = std::make_shared<scsi::PortGroups>(std::span<const std::uint16_t>{});
+    device.groups->follow([this, path = directory.path()](const scsi::PortGroup& group) {
+      for (auto& [name, value] : attributes_of(group))
+        follower_(path + "/alua/" + group.name + "/" + name, value);
+    });
+  }
+  device.groups->set(std::move(groups));
+}
+
+/// `changed`: ADAPTER/DEVICE and what is below it. Users of a device call `unit`; here are changes
+/// that no user is left to see.
+void TreeDevices::settle(const Node* top, std::string_view changed) {
+  collect();
+  const std::size_t slash = changed.find('/');
+  if (top == nullptr || slash == std::string_view::npos) return;
+  const Node* const adapter = top->child(changed.substr(0, slash));
+  const std::string_view below = changed.substr(slash + 1);
+  const Node* const device =
+      adapter == nullptr ? nullptr : adapter->child(below.substr(0, below.find('/')));
+  const auto found = device == nullptr ? devices_.end() : devices_.find(device->path());
+  if (found != devices_.end()) set_groups(*device, found->second);
 }
 
 void TreeDevices::keep_reservations(Device& device, const std::string& serial) {

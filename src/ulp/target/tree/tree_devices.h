@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "ulp/scsi/logical_unit.h"
 #include "ulp/target/kept_reservations.h"
 #include "ulp/target/runner.h"
+#include "ulp/target/tree/alua/port_groups.h"
 #include "ulp/target/tree/tree_part.h"
 
 namespace verbatim::ulp::target {
@@ -27,7 +29,13 @@ class TreeDevices final : public TreePart, public service::Source {
     std::unique_ptr<backstore::Store> store;
     storage::UnitId unit{};
     std::shared_ptr<scsi::Reservations> reservations = std::make_shared<scsi::Reservations>();
+    std::shared_ptr<scsi::PortGroups> groups;  // Of core/ alone.
   };
+  /// `follower`: told of attributes that initiators have changed, by their paths.
+  void follow(std::function<void(const std::string&, std::string)> follower) {
+    follower_ = std::move(follower);
+  }
+  PortNumbers& port_numbers() { return port_numbers_; }
   /// Where reservations are kept that outlive the process. Without it, none are.
   void keep_in(std::string folder) { folder_ = std::move(folder); }
   /// Null: it has none.
@@ -46,7 +54,7 @@ class TreeDevices final : public TreePart, public service::Source {
   int on_write(const target_tree::Node& directory, std::string_view attribute,
                std::string_view value) override;
   int on_remove(const target_tree::Node& directory) override;
-  void settle(const target_tree::Node*, std::string_view) override { collect(); }
+  void settle(const target_tree::Node* top, std::string_view changed) override;
 
   TimeNs deadline() const override { return has_unsubmitted() ? 0 : looks_at_; }
   void on_time(TimeNs now) override;
@@ -71,6 +79,7 @@ class TreeDevices final : public TreePart, public service::Source {
   /// By the serial number, once the device has one.
   void keep_reservations(Device& device, const std::string& serial);
   int open(const target_tree::Node& device);
+  void set_groups(const target_tree::Node& directory, Device& device);
   int keep(const target_tree::Node& directory, Result<std::unique_ptr<backstore::Store>> store);
   /// Frees what no session uses any more.
   void collect();
@@ -79,6 +88,8 @@ class TreeDevices final : public TreePart, public service::Source {
   const rdma::Device& device_;
   service::Loop& loop_;
   std::string folder_;
+  PortNumbers port_numbers_;
+  std::function<void(const std::string&, std::string)> follower_;
   std::unique_ptr<backstore::FileBuffers> buffers_;  // From the first file on.
   std::map<std::string, Device> devices_;            // By the directory's path.
   std::map<UnitKey, Unit> units_;
