@@ -27,6 +27,10 @@ namespace {
 constexpr std::size_t kCacheLineBytes = 64;
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kSmallChunkBytes = 64 << 10;
+/// To clear more takes longer than to punch a hole.
+constexpr std::size_t kClearedMax = 16 << 10;
+/// Pages of free blocks that are kept: those of some hundred idle queues.
+constexpr std::size_t kKeptMax = 4 << 20;
 /// The mapping becomes accessible in steps: in a program that calls mlockall(), all accessible
 /// memory becomes resident.
 constexpr std::uint64_t kAccessStepBytes = 16 << 20;
@@ -184,6 +188,12 @@ Result<Offset<std::byte>> Arena::allocate(std::size_t bytes) {
   }
   const std::size_t block_bytes = block_bytes_of(bytes);
   const std::lock_guard guard(lock_);
+  if (const auto kept = kept_.find(block_bytes); kept != kept_.end() && !kept->second.empty()) {
+    const Kept block = kept->second.back();
+    kept->second.pop_back();
+    kept_bytes_ -= block.bytes;
+    return Offset<std::byte>{block.at};
+  }
   if (const auto freed = free_.find(block_bytes); freed != free_.end() && !freed->second.empty()) {
     const std::uint64_t found = freed->second.back();
     freed->second.pop_back();
@@ -222,10 +232,25 @@ Result<std::uint64_t> Arena::carve_pages(std::size_t block_bytes) {
   return std::exchange(next_, end);
 }
 
-void Arena::free(Offset<std::byte> block, std::size_t bytes) {
+/// Counts the pages as kept if they may be.
+bool Arena::may_keep(std::size_t bytes) {
+  const std::lock_guard guard(lock_);
+  if (kept_bytes_ + bytes > kKeptMax) return false;
+  kept_bytes_ += bytes;
+  return true;
+}
+
+void Arena::free(Offset<std::byte> block, std::size_t bytes, std::size_t written) {
   if (!is_ours()) return;
   const std::size_t block_bytes = block_bytes_of(bytes);
   VERBATIM_ASSERT(block && block.value % kCacheLineBytes == 0);
+  const std::size_t pages = round_up(std::min(written, block_bytes), kPageBytes);
+  if (block_bytes >= kPageBytes && written <= kClearedMax && may_keep(pages)) {
+    std::memset(at(block), 0, written);
+    const std::lock_guard guard(lock_);
+    kept_[block_bytes].push_back({block.value, pages});
+    return;
+  }
   const bool punched =
       block_bytes >= kPageBytes &&
       fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.value),

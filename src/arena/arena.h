@@ -23,7 +23,9 @@ namespace verbatim::arena {
 std::uint64_t own_pid_namespace();
 
 /// Owns the memfd and its mapping. It is sparse: memory is used when it is touched, and returned
-/// (by punching a hole) when a block of a page or more is freed. Thread-safe.
+/// (by punching a hole) when a block of a page or more is freed. Blocks of which little was written
+/// are cleared instead, up to a bound: to punch a hole costs a system call, and what is written
+/// next a page fault here and in each peer. Thread-safe.
 ///
 /// A forked child does not inherit the mapping, else both would write the same queues. In a child,
 /// touching the arena is a fault until `abandon_in_child`, `allocate` fails and freeing does
@@ -51,7 +53,8 @@ class Arena {
   /// Returns zeroed memory, aligned to 64 bytes; from a page on, to a page. ENOMEM if the arena is
   /// full.
   Result<Offset<std::byte>> allocate(std::size_t bytes);
-  void free(Offset<std::byte> at, std::size_t bytes);
+  /// `written`: behind as many bytes the block is as zero as it was allocated.
+  void free(Offset<std::byte> at, std::size_t bytes, std::size_t written = SIZE_MAX);
   template <typename T>
   T* at(Offset<T> offset) {
     return reinterpret_cast<T*>(base_ + offset.value);
@@ -59,7 +62,14 @@ class Arena {
 
  private:
   Arena() = default;
+  /// A free block with pages that it still has, and an upper bound of these.
+  struct Kept {
+    std::uint64_t at = 0;
+    std::size_t bytes = 0;
+  };
+
   bool is_ours() const;  // False in a forked child.
+  bool may_keep(std::size_t bytes);
   void lay_out(std::uint64_t secret);
   Result<std::uint64_t> carve(std::size_t block_bytes);
   Result<std::uint64_t> carve_pages(std::size_t block_bytes);
@@ -72,7 +82,10 @@ class Arena {
   std::uint64_t accessible_ = 0;  // Mapped readable and writable up to here.
   std::uint64_t small_next_ = 0;  // The chunk of which blocks below a page are cut.
   std::uint64_t small_end_ = 0;
-  std::map<std::size_t, std::vector<std::uint64_t>> free_;  // By rounded size.
+  // By rounded size: those without pages, or smaller than one; and those that are given out first.
+  std::map<std::size_t, std::vector<std::uint64_t>> free_;
+  std::map<std::size_t, std::vector<Kept>> kept_;
+  std::size_t kept_bytes_ = 0;  // Of all in `kept_`.
 };
 
 }  // namespace verbatim::arena

@@ -97,6 +97,37 @@ TEST_F(ArenaTest, FreedPagesGoBackToTheSystem) {
   EXPECT_EQ(resident_bytes(*arena_), before);
 }
 
+TEST_F(ArenaTest, ABlockOfWhichLittleWasWrittenKeepsItsPages) {
+  constexpr std::size_t kSize = 64 << 10;
+  const auto block = *arena_->allocate(kSize);
+  std::memset(arena_->at(block), 0xff, 100);
+  const auto before = resident_bytes(*arena_);
+  arena_->free(block, kSize, 100);
+  EXPECT_EQ(resident_bytes(*arena_), before);
+  const auto again = *arena_->allocate(kSize);
+  EXPECT_EQ(again.value, block.value);
+  EXPECT_TRUE(is_zero(bytes(again, kSize)));
+}
+
+TEST_F(ArenaTest, FreeBlocksKeepFewPages) {
+  constexpr std::size_t kSize = 32 << 10, kWritten = 16 << 10;
+  constexpr int kBlocks = 1'000;
+  const auto before = resident_bytes(*arena_);
+  std::vector<Offset<std::byte>> blocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    blocks.push_back(*arena_->allocate(kSize));
+    std::memset(arena_->at(blocks.back()), 0xff, kWritten);
+  }
+  EXPECT_GE(resident_bytes(*arena_), before + kBlocks * kWritten);
+  for (const auto& block : blocks) arena_->free(block, kSize, kWritten);
+  EXPECT_LE(resident_bytes(*arena_), before + (4 << 20));
+  for (int i = 0; i < kBlocks; ++i) {
+    const auto again = *arena_->allocate(kSize);
+    EXPECT_TRUE(is_zero(bytes(again, kSize)));
+    EXPECT_LE(again.value, blocks.back().value);  // None is lost.
+  }
+}
+
 TEST_F(ArenaTest, FullArenaIsEnomemUntilSomethingIsFreed) {
   EXPECT_EQ(arena_->allocate(kArenaBytes + 1).error().code, ENOMEM);
   constexpr std::size_t kSize = 8ULL << 30;

@@ -3,8 +3,10 @@
 
     many_sockets.py server ADDRESS PORT
     many_sockets.py client ADDRESS PORT TOTAL AT_ONCE
+    many_sockets.py crowd ADDRESS PORT AMOUNT
 
-The server answers each byte until its client closes. The client opens AT_ONCE connections, sends a byte on each and gets it
+The server answers each byte until its client closes. The crowd begins AMOUNT connections before it waits for any, as wrk does,
+and ends when each has had its answers. The client opens AT_ONCE connections, sends a byte on each and gets it
 back, and closes them, until it has had TOTAL. Then it must have as many descriptors as after the first ones, and hardly more
 memory, and says what a connection cost it."""
 
@@ -16,6 +18,8 @@ import sys
 import time
 
 RISE_MOST = 24 << 20  # Bytes of memory, whatever TOTAL is.
+QUESTIONS = 3  # Of each connection of a crowd.
+SILENCE_MOST = 30  # Seconds without an event for a crowd.
 
 
 def serve(address, port):
@@ -58,6 +62,44 @@ def use_some(address, port, amount):
         connection.close()
 
 
+def begin(address, port):
+    connection = socket.socket()
+    connection.setblocking(False)
+    connection.connect_ex((address, port))
+    return connection
+
+
+def crowd(address, port, amount):
+    connections = {connection.fileno(): connection for connection in (begin(address, port) for _ in range(amount))}
+    questions = dict.fromkeys(connections, QUESTIONS)
+    epoll = select.epoll()
+    for number in connections:
+        epoll.register(number, select.EPOLLOUT)
+    while questions:
+        events = epoll.poll(SILENCE_MOST)
+        if not events:
+            raise RuntimeError(f"{len(questions)} of {amount} connections have had no answer")
+        for number, event in events:
+            connection = connections[number]
+            try:
+                if event & select.EPOLLIN:
+                    if connection.recv(1) != b"x":
+                        raise RuntimeError("the answer is another byte")
+                    questions[number] -= 1
+                if questions[number] == 0:
+                    del questions[number]
+                    epoll.unregister(number)  # It stays open beside the others.
+                    continue
+                connection.send(b"x")
+                epoll.modify(number, select.EPOLLIN)
+            except BlockingIOError:
+                continue  # Not connected yet.
+    for connection in connections.values():
+        connection.close()
+    print(f"{amount} connections began together and had their answers", flush=True)
+    return 0
+
+
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
@@ -69,8 +111,12 @@ def resident():
 
 def main():
     role, address, port, *rest = sys.argv[1:]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if role == "server":
         return serve(address, int(port))
+    if role == "crowd":
+        return crowd(address, int(port), int(rest[0]))
     total, at_once = map(int, rest)
     use_some(address, int(port), at_once)
     before, memory, done = descriptors(), resident(), at_once

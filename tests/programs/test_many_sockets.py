@@ -65,10 +65,21 @@ def expect_nothing_left(testbed, total, at_once, seconds):
     server.kill()
 
 
+def expect_answers_for_a_crowd(testbed, amount, seconds):
+    port = testbed.free_port()
+    rest = [testbed.address("a"), str(port)]
+    server = testbed.start_server("a", ["/usr/bin/python3", PROGRAM, "server", *rest], port)
+    crowd = testbed.start("b", ["/usr/bin/python3", PROGRAM, "crowd", *rest, str(amount)])
+    crowd.expect_success(seconds)
+    print(crowd.output().strip(), flush=True)
+    server.kill()
+
+
 def main():
     parser = option_parser(__doc__)
     parser.add_argument("--total", type=int, default=300)
     parser.add_argument("--at-once", type=int, default=30)
+    parser.add_argument("--crowd", type=int, default=300)
     parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
     for carrier in ("--rsockets", "--sdp"):
@@ -76,6 +87,7 @@ def main():
             testbed.options = [carrier]
             for at_once in (1, options.at_once):
                 expect_nothing_left(testbed, options.total, at_once, options.seconds)
+            expect_answers_for_a_crowd(testbed, options.crowd, options.seconds)
     return 0
 
 

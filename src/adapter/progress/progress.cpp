@@ -230,18 +230,20 @@ void Progress::run() {
       sched_yield();  // To the program, which may have been woken on this processor.
       continue;
     }
-    if (count > 0) serve_idle_descriptors();
+    const bool is_served = count > 0 && serve_idle_descriptors();
     if (rest && leaves_packets_unread()) serve_until_ = monotonic_now() + kAttention;
-    if (!rest || !program_polls(monotonic_now())) do_patiently([this] { serve(); }, 1);
+    const bool is_left = !is_served || has_outputs_.load(std::memory_order_seq_cst);
+    if (is_left && (!rest || !program_polls(monotonic_now()))) do_patiently([this] { serve(); }, 1);
   }
 }
 
 /// Handles the descriptors of `idle_epoll_`. Packets that came before a message are delivered
 /// before it: a program that is told of its peer's disconnect has the completion of its last
-/// request.
-void Progress::serve_idle_descriptors() {
+/// request. Returns true if there were only messages: what has come since shows at its descriptor.
+bool Progress::serve_idle_descriptors() {
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(idle_epoll_.get(), events.data(), events.size(), 0);
+  int messages = 0;
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     std::shared_ptr<std::function<void()>> on_readable;
@@ -255,11 +257,13 @@ void Progress::serve_idle_descriptors() {
     if (on_message != nullptr) {
       do_patiently([this] { serve(); }, 1);
       do_patiently(*on_message);
+      ++messages;
     } else {
       eventfd_t ignored;  // A timerfd is read like an eventfd.
       eventfd_read(fd, &ignored);
     }
   }
+  return messages > 0 && messages == count;
 }
 
 /// Runs passes until nothing arrives and all output is sent, or the program polls again, or

@@ -141,7 +141,7 @@ class Progress {
   void flush_outputs();
   void serve_timers(TimeNs now);
   void arm_timer_fd();
-  void serve_idle_descriptors();
+  bool serve_idle_descriptors();
   void serve();
   void wake();
 

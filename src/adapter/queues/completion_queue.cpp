@@ -18,6 +18,13 @@ namespace {
 
 std::size_t entries_bytes(std::uint64_t capacity) { return capacity * sizeof(Completion); }
 
+/// How many bytes of the entries may have been written: before the ring begins again, those that
+/// were added, and one that a killed peer has not finished.
+std::size_t written_bytes(const CompletionRing& ring, std::uint64_t capacity) {
+  const std::uint64_t added = ring.produced.load(std::memory_order_acquire);
+  return entries_bytes(std::min(added + 1, capacity));
+}
+
 Result<void> check_capacity(std::uint32_t capacity) {
   if (capacity != 0 && capacity <= kCompletionsMax) return {};
   return refuse(
@@ -68,7 +75,7 @@ CompletionQueue::~CompletionQueue() {
     std::unique_lock guard(events_lock_);
     events_acknowledged_.wait(guard, [this] { return events_acked_ >= events_delivered_; });
   }
-  arena_->free({ring_->entries.value}, entries_bytes(mask_ + 1));
+  arena_->free({ring_->entries.value}, entries_bytes(mask_ + 1), written_bytes(*ring_, mask_ + 1));
   arena_->free({ring_offset_.value}, sizeof(CompletionRing));
 }
 

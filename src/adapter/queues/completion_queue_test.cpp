@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -59,6 +61,23 @@ TEST_F(CompletionQueueTest, EntriesComeBackWhole) {
   std::array<Completion, 1> out;
   ASSERT_EQ(queue->poll(out), 1U);
   EXPECT_EQ(std::memcmp(&out[0], &entry, offsetof(Completion, generation)), 0);
+}
+
+TEST_F(CompletionQueueTest, LeavesItsMemoryZeroedForTheNext) {
+  constexpr std::uint32_t kCapacity = 128;
+  constexpr std::size_t kBytes = kCapacity * sizeof(Completion);
+  for (const std::uint64_t count : {0u, 3u, kCapacity - 1, kCapacity, 3 * kCapacity}) {
+    auto queue = make(kCapacity);
+    for (std::uint64_t id = 0; id < count; ++id) {
+      ASSERT_TRUE(push(*queue, ~id));
+      EXPECT_EQ(poll(*queue, 1), Ids{~id});
+    }
+    queue.reset();
+    const auto block = *arena_->allocate(kBytes);
+    const std::span bytes(arena_->at(block), kBytes);
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte it) { return it == std::byte{0}; }));
+    arena_->free(block, kBytes);
+  }
 }
 
 TEST_F(CompletionQueueTest, ForgetsTheEntriesOfOneQueuePair) {

@@ -53,7 +53,10 @@ Result<std::unique_ptr<ReceiveQueue>> ReceiveQueue::create(Arena& arena, std::ui
 }
 
 ReceiveQueue::~ReceiveQueue() {
-  arena_->free(ring_->wqes, (std::size_t{ring_->mask} + 1) * ring_->wqe_bytes);
+  const std::uint64_t places = std::uint64_t{ring_->mask} + 1;
+  // Before the ring begins again, only those that were posted were written.
+  const std::uint64_t written = std::min(ring_->posted.load(std::memory_order_acquire), places);
+  arena_->free(ring_->wqes, places * ring_->wqe_bytes, written * ring_->wqe_bytes);
   arena_->free({ring_offset_.value}, sizeof(ReceiveRing));
 }
 

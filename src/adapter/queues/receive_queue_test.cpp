@@ -1,9 +1,11 @@
 #include "adapter/queues/receive_queue.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <numeric>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -48,6 +50,25 @@ TEST_F(ReceiveQueueTest, TakesWhatWasPostedInOrderAcrossTheRingsEnd) {
     EXPECT_EQ(request.capacity_bytes, 10U);
   }
   EXPECT_EQ(queue->count(), 0U);
+}
+
+TEST_F(ReceiveQueueTest, LeavesItsMemoryZeroedForTheNext) {
+  constexpr std::uint32_t kCapacity = 248;  // And 8: a ring of 256.
+  constexpr std::size_t kBytes = 256 * (sizeof(ReceiveWqe) + sizeof(Segment));
+  const Segment segment{~0ULL, ~0u, ~0u};
+  ReceiveRequest request;
+  for (const std::uint64_t count : {0u, 3u, kCapacity, 3 * kCapacity}) {
+    auto queue = make(kCapacity, 1);
+    for (std::uint64_t id = 0; id < count; ++id) {
+      ASSERT_EQ(queue->post(~id, {&segment, 1}), 0);
+      ASSERT_TRUE(queue->take(request));
+    }
+    queue.reset();
+    const auto block = *arena_->allocate(kBytes);
+    const std::span bytes(arena_->at(block), kBytes);
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte it) { return it == std::byte{0}; }));
+    arena_->free(block, kBytes);
+  }
 }
 
 /// Leaves the ring as a taker that is killed after taking a request and before setting its flag.

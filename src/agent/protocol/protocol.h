@@ -56,11 +56,11 @@
 /// And over a separate socket pair, on which no other message delays an answer:
 ///
 ///     BindingRequest                     ->
-///                                        <-   BindingAnswer or Refusal
+///                                        <-   BindingAnswer or Refusal; nothing to `give_back`
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 18;
+inline constexpr std::uint16_t kProtocolVersion = 19;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -222,7 +222,8 @@ struct OpenBindings {
   // Descriptor: the agent's end of the socket pair.
 };
 
-enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
+/// `give_back` is a release without an answer.
+enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore, give_back };
 
 /// `bind` and `restore` need all fields, the others only the handle.
 struct BindingRequest {

@@ -80,14 +80,12 @@ Outcome<void> Endpoint::make_buffers() {
   if (!pages) return fail(ENOMEM);
   pages_ = std::move(*pages);
   std::byte* const at = pages_->data();
-  auto send = Memory::over(pd, at, send_bytes, 0);
-  auto receive = Memory::over(pd, at + send_bytes, receive_bytes, IBV_ACCESS_REMOTE_WRITE);
-  auto targets = Memory::over(pd, at + send_bytes + receive_bytes, list, IBV_ACCESS_REMOTE_WRITE);
-  if (!send || !receive || !targets) return fail(ENOMEM);
-  std::memset(targets->data(), 0, list);  // An earlier stream's.
-  send_buffer_ = std::move(*send);
+  auto receive = Memory::over(pd, at + send_bytes, receive_bytes + list, IBV_ACCESS_REMOTE_WRITE);
+  if (!receive) return fail(ENOMEM);
+  send_buffer_ = Part(at, pages_->lkey());
   receive_buffer_ = std::move(*receive);
-  target_list_ = std::move(*targets);
+  target_list_ = receive_buffer_.data() + receive_bytes;
+  std::memset(target_list_, 0, list);  // An earlier stream's.
   requests_free_ = data_requests();
   send_free_ = sizes_.send_bytes;
   // The connection's private data offers the first half; the second is offered next.
@@ -134,7 +132,8 @@ std::vector<std::byte> Endpoint::offer() const {
   const std::uint16_t port = htobe16(port_);
   std::memcpy(data.port, &port, sizeof port);
   data.iomap_size = to_scale(sizes_.iomap_entries);
-  data.targets = to_network({target_list_.address(), target_list_.rkey(), kTargets});
+  data.targets =
+      to_network({reinterpret_cast<std::uint64_t>(target_list_), receive_buffer_.rkey(), kTargets});
   data.buffer = to_network({receive_buffer_.address(), receive_buffer_.rkey(), half()});
   const auto bytes = std::as_bytes(std::span(&data, 1));
   return {bytes.begin(), bytes.end()};
@@ -156,7 +155,7 @@ Outcome<void> Endpoint::start(std::span<const std::byte> data) {
                    from_scale(peer.iomap_size)};
   }
   const Target first = from_network(peer.buffer);
-  std::memcpy(target_list_.data(), &first, sizeof first);
+  std::memcpy(target_list_, &first, sizeof first);
   sent_limit_ = be16toh(peer.credits);
   return {};
 }

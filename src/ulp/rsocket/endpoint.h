@@ -123,9 +123,10 @@ class Endpoint final : public StreamEnd {
   bool sends_words_ = false;  // iWARP: sends messages with SEND, not as immediate data.
 
   std::shared_ptr<Pages> pages_;  // Of the three, which end before it.
-  Memory send_buffer_;
-  Memory receive_buffer_;  // With a word for each receive request.
-  Memory target_list_;     // `kTargets` targets, followed by our copy of the peer's map of buffers.
+  Part send_buffer_;
+  Memory receive_buffer_;  // With a word for each receive request, and the target list.
+  /// `kTargets` targets, followed by our copy of the peer's map of buffers.
+  std::byte* target_list_ = nullptr;
 
   // Send side.
   bool has_begun_ = false;  // The peer is ready: a message has come, or may be sent.

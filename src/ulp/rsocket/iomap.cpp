@@ -66,7 +66,7 @@ Outcome<void> Endpoint::send_mappings() {
 }
 
 IoMapping* Endpoint::mapping_at(off_t offset) const {
-  auto* list = reinterpret_cast<IoMapping*>(target_list_.data() + kTargets * sizeof(Target));
+  auto* list = reinterpret_cast<IoMapping*>(target_list_ + kTargets * sizeof(Target));
   const auto at = static_cast<std::uint64_t>(offset);
   for (std::uint32_t i = 0; i < sizes_.iomap_entries; ++i) {
     if (at >= list[i].offset && at - list[i].offset < list[i].target.length) return &list[i];

@@ -65,13 +65,30 @@ class Memory {
   const VerbatimServices* owner_ = nullptr;  // Of the pages; null: somebody else.
 };
 
+/// A part of memory that is registered as a whole, for local use.
+class Part {
+ public:
+  Part() = default;
+  Part(std::byte* at, std::uint32_t lkey) : data_(at), lkey_(lkey) {}
+  std::byte* data() const { return data_; }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(data_); }
+  std::uint32_t lkey() const { return lkey_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint32_t lkey_ = 0;
+};
+
 /// Pages for one stream's buffers. Streams share chunks, of the adapter's own memory, so that
-/// nothing has to move for them. The stream's peer can reach what the stream registers alone.
+/// nothing has to move for them. The chunk is registered for what the stream sends. What the
+/// stream's peer writes to, and receives, the stream registers itself: the peer can reach nothing
+/// else, and the place is free again only when a peer that was stopped has ended its copying.
 class Pages {
  public:
   static Outcome<std::shared_ptr<Pages>> take(ibv_pd* pd, std::size_t bytes);
   virtual ~Pages() = default;
   virtual std::byte* data() const = 0;
+  virtual std::uint32_t lkey() const = 0;
 };
 
 }  // namespace verbatim::rsocket

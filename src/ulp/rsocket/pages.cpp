@@ -59,6 +59,7 @@ class Place final : public Pages {
     ended = std::move(chunk_);
   }
   std::byte* data() const override { return chunk_->memory.data() + index_ * chunk_->bytes; }
+  std::uint32_t lkey() const override { return chunk_->memory.lkey(); }
 
  private:
   Pool& pool_;

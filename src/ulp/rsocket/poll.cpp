@@ -44,6 +44,17 @@ int check(Waiting& waiting) {
   return count;
 }
 
+/// As `check`, after which each event of a socket will be seen at its handle.
+int arm(Waiting& waiting) {
+  bool any = false;
+  for (const auto& socket : waiting.sockets) {
+    if (!socket) continue;
+    socket->arm();
+    any = true;
+  }
+  return any ? check(waiting) : 0;
+}
+
 /// Waits until something may have happened.
 int wait(Waiting& waiting, TimeNs longest) {
   for (std::size_t i = 0; i < waiting.fds.size(); ++i) {
@@ -73,16 +84,15 @@ int poll_all(std::span<pollfd> fds, int timeout_ms) {
     if (const int count = check(waiting); count != 0) return count;
     const TimeNs now = monotonic_now();
     if (now >= end) return 0;
-    if (now < begin + kSpin) continue;
-    if (yields > 0) {
+    const bool may_be_quick = std::ranges::any_of(
+        waiting.sockets, [](const auto& socket) { return socket && socket->may_be_quick(); });
+    if (may_be_quick && now < begin + kSpin) continue;
+    if (may_be_quick && yields > 0) {
       --yields;
       sched_yield();
       continue;
     }
-    for (const auto& socket : waiting.sockets) {
-      if (socket) socket->arm();
-    }
-    if (const int count = check(waiting); count != 0) return count;
+    if (const int count = arm(waiting); count != 0) return count;
     const auto is_armed = [](const auto& socket) { return !socket || socket->armed(); };
     if (!std::ranges::all_of(waiting.sockets, is_armed))
       continue;  // An event has arrived meanwhile.

@@ -116,6 +116,7 @@ class Socket : public ulp::sockets::Source {
   virtual void process() = 0;  // Handles completions.
   virtual void arm_locked() = 0;
   virtual bool armed_locked() const = 0;
+  virtual bool may_be_quick_locked() const { return true; }
   /// Handles completions and events: always if `surely`, else only if they are awaited.
   virtual void wake_locked(bool surely) = 0;
 
@@ -141,7 +142,8 @@ Outcome<void> Socket::wait_until(std::unique_lock<std::mutex>& lock, bool may_wa
   if (done()) return {};
   if (!may_wait) return fail(EAGAIN);
   const TimeNs until = monotonic_now() + kSpin;
-  for (int yields = kYields; monotonic_now() < until || yields > 0;) {
+  int yields = kYields;
+  while (may_be_quick_locked() && (monotonic_now() < until || yields > 0)) {
     if (monotonic_now() >= until) {
       --yields;
       sched_yield();

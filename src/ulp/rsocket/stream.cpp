@@ -73,6 +73,11 @@ bool Stream::armed() {
   return armed_locked();
 }
 
+bool Stream::may_be_quick() {
+  std::unique_lock lock(mutex_);
+  return may_be_quick_locked();
+}
+
 void Stream::wake() {
   std::unique_lock lock(mutex_);
   wake_locked(true);

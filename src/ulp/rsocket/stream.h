@@ -35,6 +35,7 @@ class Stream final : public Socket {
   void arm() override;
   bool armed() override;
   void wake() override;
+  bool may_be_quick() override;
   std::size_t bytes_to_read() override;
   Outcome<void> name(sockaddr* address, socklen_t* length, bool peer) override;
   void set_port(std::uint16_t port) override { port_ = port; }
@@ -62,6 +63,10 @@ class Stream final : public Socket {
   bool process(bool surely);
   void arm_locked() override;
   bool armed_locked() const override;
+  /// Only an end whose peer may have sent something.
+  bool may_be_quick_locked() const override {
+    return phase_ == Phase::open || (phase_ == Phase::opening && !active_);
+  }
   void wake_locked(bool surely) override;
 
   // connect.cpp

@@ -22,7 +22,7 @@ Target swapped(const Target& target) {
 
 /// Returns the target in use. The peer may be writing it: its length is written last.
 Target Endpoint::target() const {
-  auto* at = reinterpret_cast<Target*>(target_list_.data()) + target_;
+  auto* at = reinterpret_cast<Target*>(target_list_) + target_;
   Target now{};
   now.length = std::atomic_ref(at->length).load(std::memory_order_acquire);
   now.address = std::atomic_ref(at->address).load(std::memory_order_relaxed);
@@ -41,7 +41,7 @@ Outcome<std::size_t> Endpoint::send_some(Cursor& from, std::size_t most, bool is
   const std::size_t bytes =
       std::min({from.left(), most, std::size_t{send_free_}, std::size_t{now.length}});
   // Updates our copy of the target before the data is sent: afterwards the peer may renew it.
-  auto* note = reinterpret_cast<Target*>(target_list_.data()) + target_;
+  auto* note = reinterpret_cast<Target*>(target_list_) + target_;
   note->address += bytes;
   note->length -= static_cast<std::uint32_t>(bytes);
   if (bytes == now.length) target_ = (target_ + 1) % kTargets;

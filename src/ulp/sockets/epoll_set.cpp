@@ -229,8 +229,11 @@ int EpollSet::sweep(std::span<epoll_event> events) {
   return static_cast<int>(found_.size());
 }
 
-bool EpollSet::has_hot() const {
-  return std::ranges::any_of(items_, [](const Item& item) { return item.hot; });
+/// Whether it pays to look again before the wait sleeps.
+bool EpollSet::has_quick() const {
+  return std::ranges::any_of(items_, [](const Item& item) {
+    return item.hot && item.source != nullptr && item.source->may_be_quick();
+  });
 }
 
 /// Asks all hot sources for an event. Returns false if there is none.
@@ -346,7 +349,7 @@ int EpollSet::wait(std::span<epoll_event> events, int timeout_ms, const sigset_t
   for (;;) {
     const TimeNs now = monotonic_now();
     const bool spins = now < spin_until;
-    if ((spins || yields > 0) && has_hot()) {
+    if ((spins || yields > 0) && has_quick()) {
       if (!spins) {
         --yields;
         sched_yield();

@@ -92,7 +92,7 @@ class EpollSet {
             const sigset_t* mask, Sleep* in_kernel);
   void take_fired();
   bool report(Item& item, epoll_event& event);
-  bool has_hot() const;
+  bool has_quick() const;
   bool arm();
   bool all_cold();
 

@@ -37,6 +37,7 @@ class Fake final : public Source {
     armed_ = false;
     if (on_wake) on_wake();
   }
+  bool may_be_quick() override { return is_quick; }
   std::optional<std::shared_ptr<Source>> successor() override { return next; }
 
   /// The peer has done something; the adapter rings if it was asked to.
@@ -54,6 +55,7 @@ class Fake final : public Source {
 
   short state = 0;
   int looks = 0;
+  bool is_quick = true;
   std::optional<std::shared_ptr<Source>> next;
   std::function<void()> on_wake;
 
@@ -186,6 +188,13 @@ TEST_F(EpollSetTest, AColdSourceIsNotLookedAt) {
   quiet->become(POLLIN);  // As if another thread had taken the event: the handle tells nothing.
   quiet->wake();
   EXPECT_EQ(wait(), (Found{{kFirst, EPOLLIN}, {kFirst + 1, EPOLLIN}}));
+}
+
+TEST_F(EpollSetTest, AWaitForWhatOnlyOtherThreadsBringSleepsAtOnce) {
+  const auto source = add(EPOLLIN);
+  source->is_quick = false;
+  EXPECT_EQ(wait(1), Found{});
+  EXPECT_LE(source->looks, 4);  // Two before it is armed, one after that, one after the sleep.
 }
 
 TEST_F(EpollSetTest, CallsFailAsTheKernelsDo) {

@@ -35,6 +35,9 @@ class Source {
   virtual bool armed() = 0;
   /// The handle is readable: takes the events.
   virtual void wake() = 0;
+  /// News may come through memory, within microseconds: a wait looks for them a while before it
+  /// sleeps. All that a connection waits for until it is open comes by other threads and processes.
+  virtual bool may_be_quick() { return true; }
   /// What the descriptor has become, if it is this source's no more; null: the kernel's own. Sets
   /// ask before they look, so nobody has to tell them, who might hold another set's lock.
   virtual std::optional<std::shared_ptr<Source>> successor() {

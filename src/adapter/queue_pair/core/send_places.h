@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstdint>
 #include <memory_resource>
-#include <vector>
 
+#include "adapter/queue_pair/core/raw_array.h"
 #include "adapter/queues/completion_queue.h"
 
 namespace verbatim::adapter {
@@ -18,7 +18,7 @@ class SendPlaces {
       : capacity_(capacity),
         limit_(capacity),
         mask_(std::bit_ceil(capacity) - 1),
-        entries_(mask_ + 1, memory) {}
+        entries_(std::size_t{mask_} + 1, memory) {}
 
   /// Looks at the completion queue only if the places seem to be used up.
   bool has_room(std::size_t count, const CompletionQueue& cq) {
@@ -57,7 +57,7 @@ class SendPlaces {
   std::uint64_t completed_ = 0;
   std::uint64_t limit_;
   std::uint64_t mask_;
-  std::pmr::vector<std::uint64_t> entries_;  // Of the completed ones whose places are taken.
+  RawArray<std::uint64_t> entries_;  // Of the completed ones whose places are taken.
 };
 
 }  // namespace verbatim::adapter

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "adapter/queue_pair/core/raw_array.h"
 #include "adapter/queue_pair/core/send_places.h"
 #include "adapter/queue_pair/core/send_work.h"
 #include "adapter/queues/receive_queue.h"
@@ -82,7 +83,7 @@ class SendQueue {
     if (wqe.inlined) {
       copy_inline(index, segments);
     } else {
-      std::copy(segments.begin(), segments.end(), segments_.begin() + index * segments_max_);
+      std::copy(segments.begin(), segments.end(), segments_.data() + index * segments_max_);
     }
     ++posted_;
   }
@@ -147,9 +148,9 @@ class SendQueue {
   std::uint32_t inline_bytes_max_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::pmr::vector<SendWqe> wqes_;
-  std::pmr::vector<Segment> segments_;
-  std::pmr::vector<std::byte> inline_bytes_;
+  RawArray<SendWqe> wqes_;
+  RawArray<Segment> segments_;
+  RawArray<std::byte> inline_bytes_;
   std::pmr::vector<DatagramTarget> targets_;
   std::vector<region::WindowBinding> bindings_;
   SendPlaces places_;

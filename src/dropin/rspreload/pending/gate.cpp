@@ -93,7 +93,7 @@ class Gates {
       }
       poll(fds.data(), fds.size(), -1);  // Listeners are readable without being armed.
       eventfd_t ignored = 0;
-      eventfd_read(wake_, &ignored);
+      if (fds[0].revents != 0) eventfd_read(wake_, &ignored);
       for (std::size_t i = 1; i < fds.size(); ++i) {
         if (fds[i].revents != 0) admit(i - 1, fds[i].fd);
       }

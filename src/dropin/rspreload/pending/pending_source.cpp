@@ -35,6 +35,7 @@ class PendingSource final : public ulp::sockets::Source {
   int handle() const override { return handle_.get(); }
   void arm() override {}
   bool armed() override { return true; }
+  bool may_be_quick() override { return false; }
 
   /// TCP tells whether it is connected; then only the rsocket tells more.
   short look(short events) override {

@@ -109,9 +109,8 @@ Outcome<void> SdpEnd::make_buffers() {
   if (!pages) return fail(pages.error());
   pages_ = std::move(*pages);
   auto receive = Memory::over(pd, pages_->data(), receive_bytes, 0);
-  auto send = Memory::over(pd, pages_->data() + receive_bytes, send_bytes, 0);
-  if (!send || !receive) return fail(ENOMEM);
-  send_buffer_ = std::move(*send);
+  if (!receive) return fail(ENOMEM);
+  send_buffer_ = Part(pages_->data() + receive_bytes, pages_->lkey());
   receive_buffer_ = std::move(*receive);
   return {};
 }

@@ -106,7 +106,7 @@ class SdpEnd final : public StreamEnd {
 
   std::shared_ptr<Pages> pages_;  // Of both buffers.
   // The send buffer: slots of a message each, then `kControls` small ones. Both are used in turn.
-  Memory send_buffer_;
+  Part send_buffer_;
   std::uint32_t slots_ = 0;
   std::uint32_t slots_free_ = 0;
   std::uint32_t slot_ = 0;
