@@ -328,14 +328,22 @@ class CrashLab {
     int status = 0;
     ledger_->stop = 1;
     std::vector<std::string> faults;
-    for (const Program& sender : senders_) {
-      if (!wait_until(
-              [&] { return waitpid(sender.process, &status, WNOHANG) == sender.process; })) {
-        faults.push_back(fmt::format("the sender at end {} sleeps", sender.end));
-        kill(sender.process, SIGKILL);
-        waitpid(sender.process, &status, 0);
-      }
-      bury(sender);
+    // In the order of their ends: one may sleep for what another, which has died, has left.
+    std::vector<const Program*> left;
+    for (const Program& sender : senders_) left.push_back(&sender);
+    wait_until([&] {
+      std::erase_if(left, [&](const Program* sender) {
+        if (waitpid(sender->process, &status, WNOHANG) != sender->process) return false;
+        bury(*sender);
+        return true;
+      });
+      return left.empty();
+    });
+    for (const Program* sender : left) {
+      faults.push_back(fmt::format("the sender at end {} sleeps", sender->end));
+      kill(sender->process, SIGKILL);
+      waitpid(sender->process, &status, 0);
+      bury(*sender);
     }
     // The receivers take what is there.
     wait_until([&] { return faults_when_empty(fabric_.image()).empty(); });
