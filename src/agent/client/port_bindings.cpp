@@ -44,7 +44,6 @@ Result<void> PortBindings::open() {
   const timeval timeout{.tv_sec = timeout_.count() / 1000,
                         .tv_usec = timeout_.count() % 1000 * 1000};
   setsockopt(own.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  setsockopt(own.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   if (auto sent = send(connection_, OpenBindings{}, std::span(&ends[1], 1)); !sent) {
     return refuse(kClosed, sent.error().text);
   }
@@ -53,8 +52,8 @@ Result<void> PortBindings::open() {
     if (!released) return std::unexpected(released.error());
   }
   given_up_.clear();
-  for (const auto& [handle, granted] : granted_) {
-    const auto restored = ask_for(own.get(), BindingOperation::restore, granted.binding);
+  for (const auto& [handle, binding] : granted_) {
+    const auto restored = ask_for(own.get(), BindingOperation::restore, binding);
     if (!restored) return std::unexpected(restored.error());
   }
   channel_ = std::move(own);
@@ -90,9 +89,8 @@ Result<std::uint16_t> PortBindings::bind(const PortBinding& binding) {
       if (port.error().code == ETIMEDOUT) given_up_.push_back(binding.handle);
       return port;
     }
-    Granted granted{.binding = binding,
-                    .is_chosen = binding.services.empty() && binding.address.port() == 0};
-    granted.binding.address = binding.address.with_port(*port);
+    PortBinding granted = binding;
+    granted.address = binding.address.with_port(*port);
     granted_.insert_or_assign(binding.handle, granted);
     return port;
   });
@@ -102,30 +100,20 @@ Result<void> PortBindings::listen(std::uint64_t handle) {
   return with_channel([&](int channel) -> Result<void> {
     const auto granted = granted_.find(handle);
     if (granted == granted_.end()) return refuse(EINVAL, "not bound");
-    PortBinding& binding = granted->second.binding;
-    const auto port = ask_for(channel, BindingOperation::listen, binding);
+    const auto port = ask_for(channel, BindingOperation::listen, granted->second);
     if (!port) return std::unexpected(port.error());
-    binding.listens = true;
+    granted->second.listens = true;
     return {};
   });
 }
 
-Result<void> PortBindings::tell_release(std::uint64_t handle, const Granted& granted) {
-  if (!channel_) return refuse(ETIMEDOUT, "the agent has not answered before");
-  const PortBinding binding{.handle = handle};
-  if (granted.is_chosen && !granted.binding.listens) {
-    const auto request = request_for(BindingOperation::give_back, binding);
-    const auto sent = send(channel_.get(), request, {}, MSG_DONTWAIT);
-    if (sent || sent.error().code != EAGAIN) return sent;
-  }  // Else the agent is behind, and is waited for.
-  const auto released = ask_for(channel_.get(), BindingOperation::release, binding);
-  return released ? Result<void>() : std::unexpected(released.error());
-}
-
 void PortBindings::release(std::uint64_t handle) {
   const std::lock_guard guard(lock_);
-  const auto granted = granted_.extract(handle);
-  if (granted.empty() || tell_release(handle, granted.mapped())) return;
+  if (granted_.erase(handle) == 0) return;
+  const auto released = channel_
+                            ? ask_for(channel_.get(), BindingOperation::release, {.handle = handle})
+                            : refuse(ETIMEDOUT, "the agent has not answered before");
+  if (released) return;
   given_up_.push_back(handle);
   channel_.reset();
 }

@@ -26,8 +26,7 @@ class PortBindings {
   Result<void> listen(std::uint64_t handle);
   /// Releases the port and waits for the agent's answer; when it returns, another program can bind
   /// the port. If the agent does not answer in time, the release is repeated on the next channel
-  /// and the port stays taken until then. Nobody waits for a port that the node has chosen, unless
-  /// others were told of it to connect there: the agent learns of its release and does not answer.
+  /// and the port stays taken until then.
   void release(std::uint64_t handle);
 
   /// Call when a connection to the node's agent is established; not owned, valid until `detach`.
@@ -38,21 +37,16 @@ class PortBindings {
   void close_in_child();
 
  private:
-  struct Granted {
-    PortBinding binding;
-    bool is_chosen = false;  // The port is one that the node has chosen.
-  };
   template <typename Exchange>
   auto with_channel(Exchange exchange) -> decltype(exchange(0));
   Result<void> open();
-  Result<void> tell_release(std::uint64_t handle, const Granted& granted);
 
   std::chrono::milliseconds timeout_;
   std::mutex lock_;  // Protects all members.
   std::condition_variable attached_;
   int connection_ = -1;
   UniqueFd channel_;  // Opened at the first use.
-  std::map<std::uint64_t, Granted> granted_;
+  std::map<std::uint64_t, PortBinding> granted_;
   std::vector<std::uint64_t>
       given_up_;  // Handles whose bind or release timed out: the agent may still have them bound.
 };

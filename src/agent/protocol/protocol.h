@@ -56,11 +56,11 @@
 /// And over a separate socket pair, on which no other message delays an answer:
 ///
 ///     BindingRequest                     ->
-///                                        <-   BindingAnswer or Refusal; nothing to `give_back`
+///                                        <-   BindingAnswer or Refusal
 namespace verbatim::agent {
 
 /// Counts up with every change of a structure below: program and agent must agree.
-inline constexpr std::uint16_t kProtocolVersion = 19;
+inline constexpr std::uint16_t kProtocolVersion = 18;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -222,8 +222,7 @@ struct OpenBindings {
   // Descriptor: the agent's end of the socket pair.
 };
 
-/// `give_back` is a release without an answer.
-enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore, give_back };
+enum class BindingOperation : std::uint16_t { bind = 1, listen, release, restore };
 
 /// `bind` and `restore` need all fields, the others only the handle.
 struct BindingRequest {

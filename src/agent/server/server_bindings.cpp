@@ -74,7 +74,6 @@ Result<void> Server::on_binding_request(Connection& connection, const Incoming& 
       if (auto listening = ports_.listen(program, binding.handle); !listening) return listening;
       break;
     case BindingOperation::release:
-    case BindingOperation::give_back:
       if (const auto gone = ports_.release(program, binding.handle); gone && gone->listens) {
         early_requests_.on_listener_gone(gone->all_services(), monotonic_now());
       }
@@ -85,7 +84,6 @@ Result<void> Server::on_binding_request(Connection& connection, const Incoming& 
     default:
       return refuse(EPROTO, "an unknown operation on a binding");
   }
-  if (request->operation == BindingOperation::give_back) return {};
   return send(connection.fd.get(), answer, {}, MSG_DONTWAIT);
 }
 
