@@ -10,13 +10,13 @@ status=0
 
 mapfile -t sources < <("${git[@]}" ls-files '*.h' '*.cpp' '*.c')
 echo "form: clang-format on ${#sources[@]} files"
-clang-format-19 --dry-run --Werror "${sources[@]}" || {
+if [[ ${#sources[@]} -gt 0 ]] && ! clang-format-19 --dry-run --Werror "${sources[@]}"; then
   echo "form: run: clang-format-19 -i FILE..." >&2
   status=1
-}
+fi
 
 mapfile -t scripts < <("${git[@]}" ls-files '*.sh' '.ci/run')
 echo "form: shellcheck on ${#scripts[@]} files"
-shellcheck "${scripts[@]}" || status=1
+if [[ ${#scripts[@]} -gt 0 ]] && ! shellcheck "${scripts[@]}"; then status=1; fi
 
 exit "$status"

@@ -21,7 +21,7 @@ class Tree:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        for path in (".ci/run", "test.sh", "dev/minutes.sh"):
+        for path in (".ci/run", "test.sh", "dev/form.sh", "dev/minutes.sh"):
             (self.folder / path).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / path, self.folder / path)
         for path in ("setup.sh", "programs/cmake"):
@@ -43,9 +43,11 @@ class Tree:
                    "".join(f"add_test({name} sh -c [=[{script}]=] {name})\n"
                            f"set_tests_properties({name} PROPERTIES LABELS unit)\n" for name, script in tests.items()))
 
-    def run(self, program):
+    def run(self, program, **variables):
         environment = os.environ | {"PATH": f"{self.folder}/programs:{os.environ['PATH']}"}
-        environment.pop("VERBATIM_RERUN_MAX", None)  # This test may run in the gate itself.
+        for name in ("VERBATIM_RERUN_MAX", "VERBATIM_BUILD_UNTIL"):  # This test may run in the gate itself.
+            environment.pop(name, None)
+        environment |= variables
         done = subprocess.run([f"./{program}"], cwd=self.folder, env=environment, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
         return done.returncode, done.stdout
@@ -104,6 +106,13 @@ class Gate(unittest.TestCase):
         status, output = self.gate({"good": GOOD, "flaky": FLAKY}, "test.sh")
         self.assertEqual(status, 1, output)
         self.assertRegex(output, r"(?s)what failed.*it is the moon.*\n2 passed, 1 failed\n$")
+
+    def test_what_is_not_built_in_time_is_named(self):
+        self.tree.write("programs/cmake", PROGRAM + 'case "$*" in *--build*) exec sleep 100;; esac\n')
+        self.tree.write_tests("build", {"good": GOOD})
+        status, output = self.tree.run("test.sh", VERBATIM_BUILD_UNTIL="1")
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, r"test: no time\nthe asan preset was not built in time.*\n\n1 passed, 0 failed\n$")
 
     def test_no_test_at_all_is_a_failure(self):
         status, output = self.gate({})
