@@ -244,7 +244,8 @@ void Arena::free(Offset<std::byte> block, std::size_t bytes, std::size_t written
   if (!is_ours()) return;
   const std::size_t block_bytes = block_bytes_of(bytes);
   VERBATIM_ASSERT(block && block.value % kCacheLineBytes == 0);
-  const std::size_t pages = round_up(std::min(written, block_bytes), kPageBytes);
+  // What this user has written, or one before it that has left less in the block than this bound.
+  const std::size_t pages = std::min(kClearedMax, block_bytes);
   if (block_bytes >= kPageBytes && written <= kClearedMax && may_keep(pages)) {
     std::memset(at(block), 0, written);
     const std::lock_guard guard(lock_);
