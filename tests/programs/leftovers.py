@@ -28,20 +28,22 @@ def new_folder(name, place="/tmp"):
 
 
 def processes_that_name(text):
-    """Returns the ids of processes with the text in their environment or command; not this one's."""
+    """Returns the ids of processes with the text in their environment or command; not this one's. Where a shell
+    stands or stood is no sign of a test's process: somebody may look at its folder."""
     wanted = os.fsencode(text)
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         for file in ("environ", "cmdline"):
             with contextlib.suppress(OSError), open(f"/proc/{entry}/{file}", "rb") as words:  # It may have ended.
-                if wanted in words.read() and int(entry) != os.getpid():
+                named = [word for word in words.read().split(b"\0") if wanted in word]
+                if int(entry) != os.getpid() and not all(word.startswith((b"PWD=", b"OLDPWD=")) for word in named):
                     found.append(int(entry))
                     break
     return found
 
 
 def end_processes_that_name(text):
-    """Returns when none is left."""
+    """Returns when none is left, or after KILL_SECONDS_MAX."""
     deadline = time.monotonic() + KILL_SECONDS_MAX
     while (left := processes_that_name(text)) and time.monotonic() < deadline:
         for pid in left:
