@@ -331,14 +331,12 @@ class CrashLab {
     // In the order of their ends: one may sleep for what another, which has died, has left.
     std::vector<const Program*> left;
     for (const Program& sender : senders_) left.push_back(&sender);
-    wait_until([&] {
-      std::erase_if(left, [&](const Program* sender) {
-        if (waitpid(sender->process, &status, WNOHANG) != sender->process) return false;
-        bury(*sender);
-        return true;
-      });
-      return left.empty();
-    });
+    const auto has_ended = [&](const Program* sender) {
+      if (waitpid(sender->process, &status, WNOHANG) != sender->process) return false;
+      bury(*sender);
+      return true;
+    };
+    wait_until([&] { return std::erase_if(left, has_ended), left.empty(); });
     for (const Program* sender : left) {
       faults.push_back(fmt::format("the sender at end {} sleeps", sender->end));
       kill(sender->process, SIGKILL);
