@@ -85,7 +85,8 @@ bool FunctionMember::deliver(ByteSpan head, ByteSpan rest) {
     const std::size_t size = head.size() + rest.size();
     if (room.size() < size) return std::size_t{0};
     std::memcpy(room.data(), head.data(), head.size());
-    if (!rest.empty()) std::memcpy(room.data() + head.size(), rest.data(), rest.size());
+    // A client may have both in one place of its memory.
+    if (!rest.empty()) std::memmove(room.data() + head.size(), rest.data(), rest.size());
     return size;
   });
   has_news_ = true;  // A buffer that was too small has come back, too.
