@@ -154,6 +154,8 @@ void TreeDevices::close(const Node& directory) {
     at = at->first.device == path ? units_.erase(at) : std::next(at);
   }
   runner_.retire(found->second.unit);
+  // Its folder may be another device's soon.
+  if (found->second.groups != nullptr) found->second.groups->follow({});
   old_devices_.push_back(std::move(found->second));
   devices_.erase(found);
   looks_at_ = 0;
