@@ -2,10 +2,15 @@
 // unit alone, and an answer is no longer than the room that the initiator and the CDB give it.
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/overloaded.h"
 #include "input.h"
+#include "ulp/scsi/alua/port_groups.h"
 #include "ulp/scsi/logical_unit.h"
 
 namespace {
@@ -28,6 +33,20 @@ UnitSettings settings(unsigned bits) {
   settings.is_read_only = (bits & 8) != 0;
   settings.can_set_port_groups = (bits & 16) != 0;
   return settings;
+}
+
+/// Port 1 in a state of the input's, port 2 in a group that initiators may change.
+std::shared_ptr<PortGroups> port_groups(unsigned state) {
+  constexpr AccessState kStates[] = {AccessState::optimized, AccessState::standby,
+                                     AccessState::unavailable, AccessState::offline};
+  PortGroup one{.state = kStates[state % std::size(kStates)],
+                .supported = 0xcf,
+                .is_explicit = true,
+                .ports = {{.port = 1}}};
+  PortGroup two{.id = 5, .supported = 0xcf, .is_explicit = true, .ports = {{.port = 2}}};
+  auto groups = std::make_shared<PortGroups>(std::span<const std::uint16_t>{});
+  groups->set({std::move(one), std::move(two)});
+  return groups;
 }
 
 void check_range(const ByteRange& range) {
@@ -75,7 +94,9 @@ void check(const Plan& plan, const Command& command) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
-  LogicalUnit unit(ulp::storage::UnitId{1}, {.serial = "0123456789"}, settings(input.byte()));
+  const unsigned bits = input.byte();
+  LogicalUnit unit(ulp::storage::UnitId{1}, {.serial = "0123456789"}, settings(bits),
+                   std::make_shared<Reservations>(), port_groups(bits >> 5));
   unit.on_login(NexusId{0}, {.name = "iqn.2026-01.test:0"});
   if ((input.byte() & 1) != 0) unit.set_blocks(kBlocks);
   const Port port{.device_name = "iqn.2026-01.test:t"};
