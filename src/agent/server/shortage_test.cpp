@@ -187,7 +187,7 @@ TEST_F(ShortageOfTheNext, ItDoesNotLeaveThoseWhomItHasNotTakenYet) {
   do {
     expect_answer(answered++);
   } while (answered < asking_.size() && readable(asking_[answered].get(), 20));
-  if (answered == asking_.size()) return;
+  if (answered == asking_.size()) GTEST_SKIP() << "the agent was quick: none was left to be taken";
   stop_agent_for_a_while(asking_[answered]);
   for (; answered < asking_.size(); ++answered) expect_answer(answered);
 }
