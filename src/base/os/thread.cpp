@@ -5,8 +5,27 @@
 #include <utility>
 
 #include <pthread.h>
+#include <sys/mman.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace verbatim {
+namespace {
+
+/// A card reads and writes memory whatever its protection key (pkeys(7)). A thread may use those
+/// that its maker could use then, and none that is allocated later.
+void allow_all_protection_keys() {
+#if defined(__x86_64__)
+  constexpr unsigned kKeysAreOn = 1u << 4;  // OSPKE.
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kKeysAreOn) == 0) return;
+  constexpr int kKeys = 16;
+  for (int key = 0; key < kKeys; ++key) pkey_set(key, 0);
+#endif
+}
+
+}  // namespace
 
 Result<std::thread> start_thread(const char* name, std::function<void()> body) {
   sigset_t all;
@@ -15,7 +34,10 @@ Result<std::thread> start_thread(const char* name, std::function<void()> body) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   Result<std::thread> started;
   try {
-    started = std::thread(std::move(body));
+    started = std::thread([body = std::move(body)] {
+      allow_all_protection_keys();
+      body();
+    });
     pthread_setname_np(started->native_handle(), name);
   } catch (const std::system_error& error) {
     started = refuse(error.code().value(), std::string("no thread can be started (ulimit -u, or a "
