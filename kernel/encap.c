@@ -224,6 +224,21 @@ int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule) {
   return result;
 }
 
+/* Frames that the card has sent do not tell the kernel that the neighbour is in use. */
+void nic_encap_used(struct nic_card* card, const struct nic_encap* encap) {
+  struct neighbour* neighbour;
+  struct way way;
+
+  if (!encap->is_known) return;
+  if (!find_way(dev_net(card->ports[0]->netdev), encap, &way)) return;
+  neighbour = dst_neigh_lookup(way.dst, way.neighbour);
+  if (neighbour) {
+    if (READ_ONCE(neighbour->nud_state) & NUD_STALE) neigh_event_send(neighbour, NULL);
+    neigh_release(neighbour);
+  }
+  dst_release(way.dst);
+}
+
 bool nic_encap_is_known(const struct nic_encap* encap) { return encap->is_known; }
 
 /* Whether the interface takes the tunnel from what tunnel_key has set. Of Geneve it is not said. */

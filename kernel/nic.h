@@ -134,6 +134,7 @@ void nic_tunnels_end(struct nic_card* card);
 /* encap.c; the lock is held. */
 bool nic_encap_is_tunnel(const struct net_device* netdev);
 bool nic_encap_is_known(const struct nic_encap* encap);
+void nic_encap_used(struct nic_card* card, const struct nic_encap* encap); /* Frames, by it. */
 int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule);
 int nic_encap_add(struct nic_card* card, const struct flow_cls_offload* flow,
                   const struct flow_action_entry* output, const struct ip_tunnel_info* info,
