@@ -90,7 +90,7 @@ struct nic_card {
   struct nic_chain chains[NIC_GROUPS]; /* By the card's group. */
   struct nic_meter* meters;            /* By the card's number. */
   struct delayed_work catch_up;
-  struct notifier_block neighbours;
+  struct notifier_block neighbours, routes;
   struct work_struct look_for_ways; /* They may have changed. */
   u32 encaps;                       /* Rules that have one. */
   struct nic_port* ports[VNIC_PORTS_MAX];
