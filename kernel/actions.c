@@ -156,6 +156,7 @@ static int translate(const struct nic_source* source, const struct flow_cls_offl
       edits->tunnel = entry->tunnel;
       return 0;
     case FLOW_ACTION_TUNNEL_DECAP: /* On a tunnel's interface, where the tunnel ends anyway. */
+      edits->tunnel = NULL;
       return source->tunnel ? 0 : refuse(flow);
     case FLOW_ACTION_ACCEPT: /* The frame is software's, at its representor. */
     case FLOW_ACTION_TRAP:

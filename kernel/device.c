@@ -6,6 +6,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
+#include <net/fib_notifier.h>
 #include <net/netevent.h>
 
 #include "nic.h"
@@ -203,17 +204,25 @@ static void catch_up(struct work_struct* work) {
 static void look_for_ways(struct work_struct* work) {
   struct nic_card* card = container_of(work, struct nic_card, look_for_ways);
 
+  rtnl_lock(); /* Some changes are told while they are being made. */
+  rtnl_unlock();
   mutex_lock(&card->lock);
   if (!nic_rules_replay(card)) mod_delayed_work(system_wq, &card->catch_up, HZ / 10);
   mutex_unlock(&card->lock);
 }
 
 /* Of any interface, in any context: which rules are concerned is seen later. */
-static int on_neighbour(struct notifier_block* block, unsigned long event, void* what) {
-  struct nic_card* card = container_of(block, struct nic_card, neighbours);
-
+static int on_change(struct nic_card* card) {
   if (READ_ONCE(card->encaps) != 0) schedule_work(&card->look_for_ways);
   return NOTIFY_DONE;
+}
+
+static int on_neighbour(struct notifier_block* block, unsigned long event, void* what) {
+  return on_change(container_of(block, struct nic_card, neighbours));
+}
+
+static int on_route(struct notifier_block* block, unsigned long event, void* what) {
+  return on_change(container_of(block, struct nic_card, routes));
 }
 
 static struct nic_card* card_create(void) {
@@ -246,6 +255,7 @@ static struct nic_card* card_create(void) {
   INIT_WORK(&card->look_for_ways, look_for_ways);
   card->neighbours.notifier_call = on_neighbour;
   register_netevent_notifier(&card->neighbours);
+  card->routes.notifier_call = on_route;
   devlink_register(devlink);
   return card;
 }
@@ -254,6 +264,7 @@ static void card_destroy(struct nic_card* card) {
   struct platform_device* parent = card->device;
 
   devlink_unregister(card->devlink);
+  unregister_fib_notifier(&init_net, &card->routes);
   unregister_netevent_notifier(&card->neighbours);
   cancel_work_sync(&card->look_for_ways);
   cancel_delayed_work_sync(
@@ -274,7 +285,8 @@ static int __init nic_init(void) {
 
   the_card = card_create();
   if (IS_ERR(the_card)) return PTR_ERR(the_card);
-  error = misc_register(&device);
+  error = register_fib_notifier(&init_net, &the_card->routes, NULL, NULL); /* Takes rtnl. */
+  if (!error) error = misc_register(&device);
   if (error) card_destroy(the_card);
   return error;
 }

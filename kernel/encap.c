@@ -94,14 +94,14 @@ static u32 put_transport(const struct nic_encap* encap, u8* out) {
   return sizeof udp + put_tunnel(encap, out + sizeof udp);
 }
 
-static u32 put_header(const struct nic_encap* encap, const struct way* way, const u8* mac,
-                      u8* out) {
+static u32 put_header(const struct nic_encap* encap, const struct way* way,
+                      const struct net_device* netdev, const u8* mac, u8* out) {
   const struct ip_tunnel_key* key = &encap->info.key;
   struct ethhdr* ethernet = (struct ethhdr*)out;
   u32 at = sizeof *ethernet;
 
   ether_addr_copy(ethernet->h_dest, mac);
-  ether_addr_copy(ethernet->h_source, way->dst->dev->dev_addr);
+  ether_addr_copy(ethernet->h_source, netdev->dev_addr);
   if (is_ipv6(encap)) {
     struct ipv6hdr ip = {.nexthdr = protocol_of(encap),
                          .hop_limit = key->ttl ?: ip6_dst_hoplimit(way->dst),
@@ -203,16 +203,18 @@ int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule) {
   struct nic_encap* encap = rule->encap;
   const bool was_known = encap->is_known;
   u8 header[HEADER_MAX], mac[ETH_ALEN];
+  const struct net_device* netdev;
   struct way way;
   int result = was_known;
 
   encap->is_known = false;
   if (!find_way(dev_net(card->ports[0]->netdev), encap, &way)) return was_known ? 1 : -ENETUNREACH;
-  if (!nic_is_port(way.dst->dev, card)) {
+  netdev = READ_ONCE(way.dst->dev); /* Another one when the interface goes meanwhile. */
+  if (!nic_is_port(netdev, card)) {
     result = was_known ? 1 : -ENETUNREACH;
   } else if (find_mac(&way, mac)) {
-    const u32 size = put_header(encap, &way, mac, header);
-    const struct nic_port* port = netdev_priv(way.dst->dev);
+    const u32 size = put_header(encap, &way, netdev, mac, header);
+    const struct nic_port* port = netdev_priv(netdev);
     const bool differs = put_into(&rule->command.rule, header, size, port->index);
 
     encap->is_known = true;
@@ -220,6 +222,21 @@ int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule) {
   }
   dst_release(way.dst);
   return result;
+}
+
+/* Frames that the card has sent do not tell the kernel that the neighbour is in use. */
+void nic_encap_used(struct nic_card* card, const struct nic_encap* encap) {
+  struct neighbour* neighbour;
+  struct way way;
+
+  if (!encap->is_known) return;
+  if (!find_way(dev_net(card->ports[0]->netdev), encap, &way)) return;
+  neighbour = dst_neigh_lookup(way.dst, way.neighbour);
+  if (neighbour) {
+    if (READ_ONCE(neighbour->nud_state) & NUD_STALE) neigh_event_send(neighbour, NULL);
+    neigh_release(neighbour);
+  }
+  dst_release(way.dst);
 }
 
 bool nic_encap_is_known(const struct nic_encap* encap) { return encap->is_known; }

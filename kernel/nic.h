@@ -90,7 +90,7 @@ struct nic_card {
   struct nic_chain chains[NIC_GROUPS]; /* By the card's group. */
   struct nic_meter* meters;            /* By the card's number. */
   struct delayed_work catch_up;
-  struct notifier_block neighbours;
+  struct notifier_block neighbours, routes;
   struct work_struct look_for_ways; /* They may have changed. */
   u32 encaps;                       /* Rules that have one. */
   struct nic_port* ports[VNIC_PORTS_MAX];
@@ -134,6 +134,7 @@ void nic_tunnels_end(struct nic_card* card);
 /* encap.c; the lock is held. */
 bool nic_encap_is_tunnel(const struct net_device* netdev);
 bool nic_encap_is_known(const struct nic_encap* encap);
+void nic_encap_used(struct nic_card* card, const struct nic_encap* encap); /* Frames, by it. */
 int nic_encap_resolve(struct nic_card* card, struct nic_rule* rule);
 int nic_encap_add(struct nic_card* card, const struct flow_cls_offload* flow,
                   const struct flow_action_entry* output, const struct ip_tunnel_info* info,

@@ -211,7 +211,10 @@ static int statistics(const struct nic_source* source, struct flow_cls_offload* 
       rule->told = now;
     }
     memset(&rule->before, 0, sizeof rule->before);
-    if (new.packets != 0) rule->last_used = get_jiffies_64();
+    if (new.packets != 0) {
+      rule->last_used = get_jiffies_64();
+      if (rule->encap) nic_encap_used(card, rule->encap);
+    }
     flow_stats_update(&flow->stats, new.bytes, new.packets, 0, rule->last_used,
                       FLOW_ACTION_HW_STATS_DELAYED);
   }

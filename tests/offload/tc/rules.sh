@@ -184,10 +184,20 @@ neigh add 10.8.0.1 lladdr 02:00:00:00:00:08 dev eth0 nud permanent"
   until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way to the other MAC"
   [[ $(lost n0 10.9.0.7 20 0.02) == 0 ]] || fail "lost to the other MAC"
   (($(packets $V0) >= was + 21)) || fail "counters went back: $(packets $V0) after $was"
+  ip neigh replace 10.8.0.2 lladdr 02:00:00:00:00:19 dev $UP nud stale # It is asked, though software sends nothing.
+  [[ $(lost n0 10.9.0.7 2 0.02) == 0 ]] || fail "lost to a stale neighbour"
+  until_true 'packets $V0 >/run/packets && ip neigh show 10.8.0.2 dev $UP | grep -q "DELAY\|PROBE\|REACHABLE"' || fail "$(ip neigh)"
+  ip neigh replace 10.8.0.2 lladdr 02:00:00:00:00:19 dev $UP nud permanent
+  ip -n nw neigh replace 10.8.0.1 lladdr 02:00:00:00:00:08 dev eth0 nud permanent
+  ip neigh replace 10.8.0.3 lladdr 02:00:00:00:00:29 dev $UP nud permanent
+  sleep 0.5
+  ip route replace 10.8.0.2/32 via 10.8.0.3 dev $UP # Routes change, and no neighbour.
+  until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 100 ]]' 10 || fail "the way is as before: $(nic flows)"
+  ip route del 10.8.0.2/32
+  until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way by the route that was"
   kill -9 "$card"; wait "$card"; card_start
   until_true '[[ $(lost n0 10.9.0.7 1 0.1 1) == 0 ]]' || fail "no way with the next card"
   ip addr del 10.8.0.1/24 dev $UP # No route: software's.
-  ip neigh flush dev $UP
   until_true '! nic flows | grep -q raw_encap' || fail "$(nic flows)"
   tc filter del dev $V0 ingress
   rule $V0 protocol ip prio 1 flower skip_sw action tunnel_key set id 42 src_ip 10.8.0.1 dst_ip 10.8.0.2 dst_port 4789 action mirred egress redirect dev vxlan0 2>/run/why && fail "a tunnel without a way"
