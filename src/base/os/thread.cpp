@@ -6,23 +6,19 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace verbatim {
 namespace {
 
 /// A card reads and writes memory whatever its protection key (pkeys(7)). A thread may use those
-/// that its maker could use then, and none that is allocated later.
+/// that its maker could use then, and none that is allocated later. Who gets no key has no such
+/// processor; or the program has all of them already, and then this cannot be told.
 void allow_all_protection_keys() {
-#if defined(__x86_64__)
-  constexpr unsigned kKeysAreOn = 1u << 4;  // OSPKE.
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kKeysAreOn) == 0) return;
   constexpr int kKeys = 16;
+  const int own = pkey_alloc(0, 0);
+  if (own < 0) return;
   for (int key = 0; key < kKeys; ++key) pkey_set(key, 0);
-#endif
+  pkey_free(own);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 constexpr NexusId kFirst{0}, kSecond{1}, kThird{2};
 constexpr unsigned kRegister = 0, kReserve = 1, kRelease = 2, kClear = 3, kPreempt = 4,
-                   kPreemptAndAbort = 5, kRegisterWhatever = 6, kMove = 7;
+                   kPreemptAndAbort = 5, kRegisterWhatever = 6;
 
 std::string parameters(std::uint64_t key, std::uint64_t action_key, unsigned flags = 0) {
   return fmt::format("{:016x}{:016x}00000000{:02x}000000", key, action_key, flags);
