@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ulp/scsi/initiator/sense_key.h"
+#include "ulp/scsi/initiator/received_sense.h"
 
 namespace verbatim::ulp::scsi {
 namespace {
@@ -108,13 +108,13 @@ int error_of(Status status, ByteSpan sense) {
     case Status::check_condition:
       break;
   }
-  const auto key = key_of(sense);
+  const auto key = read_sense(sense);
   return status == Status::check_condition && key ? error_of(*key) : EIO;
 }
 
 std::string words_of(Status status, ByteSpan sense) {
   std::string text = fmt::format("status {:#04x}", raw(status));
-  if (const auto key = key_of(sense))
+  if (const auto key = read_sense(sense))
     text += fmt::format(", sense {:x}/{:04x}", raw(key->key), key->code);
   return text;
 }
@@ -165,7 +165,7 @@ std::optional<DiskCommand> DiskProbe::command() const {
 
 void DiskProbe::on_answer(Status status, ByteSpan sense, ByteSpan data) {
   const int error = error_of(status, sense);
-  const auto key = key_of(sense);
+  const auto key = read_sense(sense);
   const bool is_refused_here = key && PortAccess::is_refusal(key->code);
   if (error == EAGAIN && !is_refused_here && ++tries_ < kTries) return;  // The same again.
   if (key && key->code == raw(SenseCode::unit_not_supported))

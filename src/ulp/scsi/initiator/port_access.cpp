@@ -4,7 +4,7 @@
 
 #include "base/types.h"
 #include "ulp/scsi/alua/access_state.h"
-#include "ulp/scsi/initiator/sense_key.h"
+#include "ulp/scsi/initiator/received_sense.h"
 
 namespace verbatim::ulp::scsi {
 
@@ -68,7 +68,7 @@ DiskCommand PortAccess::command() {
 }
 
 void PortAccess::on_report(Status status, ByteSpan sense, ByteSpan data, TimeNs now) {
-  const auto key = key_of(sense);
+  const auto key = read_sense(sense);
   if (status == Status::good) {
     state_ = state_in(data, *group_);
   } else if (key && key->key == SenseKey::illegal_request) {
@@ -82,7 +82,7 @@ void PortAccess::on_report(Status status, ByteSpan sense, ByteSpan data, TimeNs 
 }
 
 void PortAccess::on_answer(ByteSpan sense, TimeNs now) {
-  const auto key = key_of(sense);
+  const auto key = read_sense(sense);
   if (!key || !is_told()) return;
   const bool is_refused = is_refusal(key->code);
   // All that is under way is refused: the first of it is enough to ask.

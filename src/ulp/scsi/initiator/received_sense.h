@@ -15,7 +15,7 @@ struct ReceivedSense {
 };
 
 /// Sense data has two forms (SPC-4, 4.5). None: it is in neither.
-inline std::optional<ReceivedSense> key_of(ByteSpan sense) {
+inline std::optional<ReceivedSense> read_sense(ByteSpan sense) {
   if (sense.size() < 4) return {};
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(sense[i]); };
   const std::uint8_t form = byte(0) & 0x7f;
